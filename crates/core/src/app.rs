@@ -1,0 +1,308 @@
+//! What is known of one application: its estimators, its plan, its last switches.
+
+use crate::anon::{AnonObservation, AnonTable, AnonTargets};
+use crate::extent::ExtentSet;
+use crate::file::{FileObservation, FileTables};
+use crate::history::Calibration;
+use crate::identity::{FileId, Instance};
+use crate::outcome::{Outcome, Share, Timing, Void};
+use crate::params::Params;
+use crate::plan::{Knowledge, Plan};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Most process instances followed for one application.
+pub const INSTANCES_MAX: usize = 256;
+
+/// What is learned of an application and kept across its restarts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Switches seen.
+    pub switches: u64,
+    /// File pages.
+    pub files: FileTables,
+    /// How anonymous pages' histories continued.
+    pub anon_calibration: Calibration,
+    /// How file pages' histories continued.
+    pub file_calibration: Calibration,
+}
+
+impl Profile {
+    /// Whether it can be used: what a profile from another source is checked by.
+    pub fn is_valid(&self) -> bool {
+        self.anon_calibration.is_valid() && self.file_calibration.is_valid()
+    }
+}
+
+/// What a switch showed of an application.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// By process instance.
+    pub anon: BTreeMap<Instance, AnonObservation>,
+    /// By file.
+    pub files: BTreeMap<FileId, FileObservation>,
+    /// Files that were found updated, replaced, truncated or gone.
+    pub stale_files: BTreeSet<FileId>,
+    /// Why it says nothing, if so.
+    pub void: Option<Void>,
+    /// Whether file accesses were observed at all.
+    pub files_observed: bool,
+    /// Events lost to full rings.
+    pub events_lost: u64,
+    /// Demand accesses to files whose path could not be found, in pages.
+    pub unresolved: u64,
+    /// Measured times.
+    pub timing: Timing,
+}
+
+/// An application's state between switches.
+#[derive(Clone, Debug, Default)]
+pub struct AppModel {
+    profile: Profile,
+    anon: BTreeMap<Instance, AnonTable>,
+    plan: Arc<Plan>,
+    under_pressure: bool,
+}
+
+impl AppModel {
+    /// An application of which `profile` is known.
+    pub fn new(profile: Profile, params: &Params) -> Self {
+        let mut app = Self {
+            profile,
+            ..Self::default()
+        };
+        app.make_plan(params);
+        app
+    }
+
+    /// What is kept across restarts.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The plan for the next switch.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The living process instances and their tables.
+    pub fn instances(&self) -> impl Iterator<Item = (&Instance, &AnonTable)> {
+        self.anon.iter()
+    }
+
+    /// Bytes of memory that the tables and the plan take, in use.
+    pub fn bytes(&self) -> usize {
+        let anon: usize = self.anon.values().map(|t| t.map().bytes()).sum();
+        anon + self.profile.files.bytes() + self.plan.bytes()
+    }
+
+    /// A process instance of the application began. Returns false where there are too many to follow.
+    pub fn instance_started(&mut self, instance: Instance) -> bool {
+        // A pid that comes again, or the same process after exec: another address space.
+        self.anon
+            .retain(|known, _| known.pid != instance.pid || *known == instance);
+        if self.anon.len() >= INSTANCES_MAX && !self.anon.contains_key(&instance) {
+            return false;
+        }
+        self.anon.entry(instance).or_default();
+        true
+    }
+
+    /// A process instance ended: its tables vanish with it.
+    pub fn instance_ended(&mut self, instance: Instance) {
+        self.anon.remove(&instance);
+    }
+
+    /// Forgets a file that was found changed.
+    pub fn file_changed(&mut self, file: &FileId, params: &Params) {
+        if self.profile.files.forget(file) {
+            self.make_plan(params);
+        }
+    }
+
+    /// Sets whether plans are made for memory pressure.
+    pub fn set_pressure(&mut self, under_pressure: bool, params: &Params) {
+        if self.under_pressure != under_pressure {
+            self.under_pressure = under_pressure;
+            self.make_plan(params);
+        }
+    }
+
+    /// Makes the plan for the next switch.
+    pub fn make_plan(&mut self, params: &Params) {
+        let knowledge = Knowledge {
+            anon: &self.anon,
+            anon_calibration: &self.profile.anon_calibration,
+            files: &self.profile.files,
+            file_calibration: &self.profile.file_calibration,
+        };
+        let next = self.profile.switches + 1;
+        self.plan = Arc::new(knowledge.plan(params, self.under_pressure, next));
+    }
+
+    /// Learns from a switch and makes the next plan. A void observation teaches nothing.
+    pub fn learn(&mut self, seen: &Observation, params: &Params) {
+        self.profile.switches += 1;
+        for file in &seen.stale_files {
+            self.profile.files.forget(file);
+        }
+        if seen.void.is_none() {
+            self.learn_anon(seen, params);
+            if seen.files_observed {
+                let profile = &mut self.profile;
+                profile
+                    .file_calibration
+                    .decay(params.budget.calibration_keep);
+                profile
+                    .files
+                    .learn(&seen.files, &params.file, &mut profile.file_calibration);
+                profile.files.bound(&params.file);
+            }
+        }
+        self.make_plan(params);
+    }
+
+    fn learn_anon(&mut self, seen: &Observation, params: &Params) {
+        let calibration = &mut self.profile.anon_calibration;
+        calibration.decay(params.budget.calibration_keep);
+        for (instance, table) in &mut self.anon {
+            if let Some(seen) = seen.anon.get(instance) {
+                table.learn(seen, &params.anon, calibration);
+            }
+        }
+        // Over all processes: each keeps its share of the bound.
+        let total: usize = self.anon.values().map(|t| t.map().runs()).sum();
+        if total > params.anon.runs_max {
+            for table in self.anon.values_mut() {
+                table.bound(table.map().runs() * params.anon.runs_max / total);
+            }
+        }
+    }
+
+    /// Mapped pages of `plan` to make cold again: the likelihood of their use is below `cool_below`, and nothing
+    /// saw it.
+    pub fn to_cool(
+        &self,
+        plan: &Plan,
+        seen: &Observation,
+        params: &Params,
+    ) -> Vec<(Instance, ExtentSet)> {
+        let mut cool = Vec::new();
+        for (instance, targets) in &plan.anon {
+            let (Some(table), Some(seen)) = (self.anon.get(instance), seen.anon.get(instance))
+            else {
+                continue;
+            };
+            let calibration = &self.profile.anon_calibration;
+            let likely = table.map().pages_where(|state| {
+                calibration.probability(state.history) >= params.budget.cool_below
+            });
+            let vouched = likely.union(&seen.accessed());
+            let pages = targets.map.intersection(&seen.fetched).difference(&vouched);
+            if !pages.is_empty() {
+                cool.push((*instance, pages));
+            }
+        }
+        cool
+    }
+}
+
+/// What a switch under `plan` did to anonymous pages.
+pub fn anon_outcome(plan: &Plan, seen: &Observation, held_out: bool) -> Outcome {
+    let mut outcome = Outcome {
+        planned: plan.anon_pages(),
+        ..Outcome::default()
+    };
+    let nothing = AnonTargets::default();
+    let planned: BTreeMap<_, _> = plan.anon.iter().map(|(i, t)| (*i, t)).collect();
+    for (instance, seen) in &seen.anon {
+        let planned = planned.get(instance).copied().unwrap_or(&nothing).all();
+        outcome.add(&Sets {
+            planned: &planned,
+            gap: &ExtentSet::new(),
+            accessed: &seen.accessed(),
+            used: &seen.used,
+            unused: &seen.unused,
+            demanded: &seen.faulted,
+            fetched: &seen.fetched,
+            held_out,
+        });
+    }
+    outcome
+}
+
+/// What a switch under `plan` did to file pages.
+pub fn file_outcome(plan: &Plan, seen: &Observation, held_out: bool) -> Outcome {
+    let mut outcome = Outcome {
+        planned: plan.file_pages(),
+        ..Outcome::default()
+    };
+    let nothing = ExtentSet::new();
+    let planned: BTreeMap<_, _> = plan.files.iter().map(|t| (&t.file, t)).collect();
+    for (file, seen) in &seen.files {
+        let targets = planned.get(file);
+        let wanted = targets.map_or(&nothing, |t| &t.wanted);
+        let read = targets.map_or(&nothing, |t| &t.read);
+        let unused = read
+            .union(wanted)
+            .difference(&seen.accessed)
+            .difference(&seen.unknown);
+        outcome.add(&Sets {
+            planned: wanted,
+            gap: &read.difference(wanted),
+            accessed: &seen.accessed,
+            used: &seen.accessed.intersection(&seen.fetched),
+            unused: &unused,
+            demanded: &seen.demanded,
+            fetched: &seen.fetched,
+            held_out,
+        });
+    }
+    outcome
+}
+
+/// One process's or file's pages in a switch.
+struct Sets<'a> {
+    planned: &'a ExtentSet,
+    gap: &'a ExtentSet,
+    accessed: &'a ExtentSet,
+    used: &'a ExtentSet,
+    unused: &'a ExtentSet,
+    demanded: &'a ExtentSet,
+    fetched: &'a ExtentSet,
+    held_out: bool,
+}
+
+impl Outcome {
+    fn add(&mut self, sets: &Sets<'_>) {
+        let wanted = sets.fetched.difference(sets.gap);
+        let used = wanted.intersection(sets.used);
+        let unused = wanted.intersection(sets.unused);
+        self.fetched += wanted.pages();
+        self.gap += sets.fetched.intersection(sets.gap).pages();
+        self.used += used.pages();
+        self.unused += unused.pages();
+        self.unknown += wanted.difference(&used).difference(&unused).pages();
+        let late = sets.demanded.intersection(sets.planned).pages();
+        self.demanded += sets.demanded.pages();
+        if sets.held_out {
+            let accessed = sets.planned.intersection(sets.accessed).pages();
+            let unused = sets.planned.intersection(sets.unused).pages();
+            self.holdout_precision.add(accessed, accessed + unused);
+            self.holdout_recall.add(late, sets.demanded.pages());
+        } else {
+            self.late += late;
+            self.missed += sets.demanded.pages() - late;
+            self.precision
+                .add(used.pages(), used.pages() + unused.pages());
+        }
+    }
+}
+
+impl Share {
+    fn add(&mut self, hits: u64, of: u64) {
+        self.hits += hits;
+        self.of += of;
+    }
+}

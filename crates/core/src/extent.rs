@@ -1,0 +1,224 @@
+//! Contiguous page ranges and sets of them.
+//!
+//! An [`Extent`] is a half-open range `[start, start + len)` of pages: of a file, or of an address space
+//! (a *region*). An [`ExtentSet`] is the set of pages that its extents cover.
+
+use serde::{Deserialize, Serialize};
+
+/// A contiguous range of pages, `[start, start + len)`; never empty inside an [`ExtentSet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Extent {
+    /// First page.
+    pub start: u64,
+    /// Number of pages.
+    pub len: u64,
+}
+
+impl Extent {
+    /// The extent `[start, start + len)`.
+    pub const fn new(start: u64, len: u64) -> Self {
+        Self { start, len }
+    }
+
+    /// The extent `[start, end)`; empty where `end <= start`.
+    pub const fn between(start: u64, end: u64) -> Self {
+        Self {
+            start,
+            len: end.saturating_sub(start),
+        }
+    }
+
+    /// The page after the last one.
+    pub const fn end(&self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+
+    /// Whether it covers no page.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether it covers `page`.
+    pub const fn contains(&self, page: u64) -> bool {
+        self.start <= page && page < self.end()
+    }
+}
+
+/// A set of pages, kept as sorted, disjoint extents of which no two touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<Extent>", into = "Vec<Extent>")]
+pub struct ExtentSet {
+    extents: Vec<Extent>,
+}
+
+impl ExtentSet {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self {
+            extents: Vec::new(),
+        }
+    }
+
+    /// The set of the given pages, in any order, repeated or not.
+    pub fn from_pages(mut pages: Vec<u64>) -> Self {
+        pages.sort_unstable();
+        pages.dedup();
+        let mut set = Self::new();
+        for page in pages {
+            set.push_back(Extent::new(page, 1));
+        }
+        set
+    }
+
+    /// Its extents, ascending.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// Number of pages in it.
+    pub fn pages(&self) -> u64 {
+        self.extents.iter().map(|e| e.len).sum()
+    }
+
+    /// Its pages, ascending.
+    pub fn iter_pages(&self) -> impl Iterator<Item = u64> + '_ {
+        self.extents.iter().flat_map(|e| e.start..e.end())
+    }
+
+    /// Whether it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Whether it contains `page`.
+    pub fn contains(&self, page: u64) -> bool {
+        let after = self.extents.partition_point(|e| e.start <= page);
+        after > 0 && self.extents[after - 1].contains(page)
+    }
+
+    /// Appends an extent that starts at or after the end of the last one.
+    ///
+    /// # Panics
+    /// If the extent starts before the end of the last one: the caller's order is wrong.
+    pub fn push_back(&mut self, extent: Extent) {
+        if extent.is_empty() {
+            return;
+        }
+        match self.extents.last_mut() {
+            Some(last) if extent.start == last.end() => last.len += extent.len,
+            Some(last) => {
+                assert!(extent.start > last.end(), "extents must be pushed in order");
+                self.extents.push(extent);
+            }
+            None => self.extents.push(extent),
+        }
+    }
+
+    /// The pages in `self` or in `other`.
+    pub fn union(&self, other: &Self) -> Self {
+        let mut merged = Vec::with_capacity(self.extents.len() + other.extents.len());
+        merged.extend_from_slice(&self.extents);
+        merged.extend_from_slice(&other.extents);
+        Self::from(merged)
+    }
+
+    /// The pages in both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut set = Self::new();
+        let (mut a, mut b) = (
+            self.extents.iter().peekable(),
+            other.extents.iter().peekable(),
+        );
+        while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+            set.push_back(Extent::between(x.start.max(y.start), x.end().min(y.end())));
+            if x.end() < y.end() {
+                a.next();
+            } else {
+                b.next();
+            }
+        }
+        set
+    }
+
+    /// The pages in `self` that are not in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut set = Self::new();
+        let mut cuts = other.extents.iter().peekable();
+        for extent in &self.extents {
+            let mut start = extent.start;
+            while let Some(cut) = cuts.peek() {
+                if cut.end() <= start {
+                    cuts.next();
+                    continue;
+                }
+                if cut.start >= extent.end() {
+                    break;
+                }
+                set.push_back(Extent::between(start, cut.start));
+                start = cut.end();
+            }
+            set.push_back(Extent::between(start, extent.end()));
+        }
+        set
+    }
+
+    /// Joins extents less than `gap_max` pages apart into one, as reads are planned (ASAP section 4.2, extent
+    /// merging), but never across a page of `barred`. Returns the joined set and the number of gap pages that it
+    /// covers in addition.
+    pub fn merged(&self, gap_max: u64, barred: &Self) -> (Self, u64) {
+        let mut set = Self::new();
+        let mut gap_pages = 0;
+        let mut bars = barred.extents.iter().peekable();
+        for extent in &self.extents {
+            if let Some(last) = set.extents.last_mut() {
+                let gap = Extent::between(last.end(), extent.start);
+                while bars.next_if(|bar| bar.end() <= gap.start).is_some() {}
+                let is_barred = bars.peek().is_some_and(|bar| bar.start < gap.end());
+                if gap.len < gap_max && !is_barred {
+                    gap_pages += gap.len;
+                    last.len = extent.end() - last.start;
+                    continue;
+                }
+            }
+            set.extents.push(*extent);
+        }
+        (set, gap_pages)
+    }
+
+    /// The pages below `end`: what remains of a file that was truncated to `end` pages.
+    pub fn truncated(&self, end: u64) -> Self {
+        let mut set = Self::new();
+        for extent in self.extents.iter().take_while(|e| e.start < end) {
+            set.push_back(Extent::between(extent.start, extent.end().min(end)));
+        }
+        set
+    }
+}
+
+impl From<Vec<Extent>> for ExtentSet {
+    /// Any extents, in any order, overlapping or empty; an end past the last page number is cut.
+    fn from(mut extents: Vec<Extent>) -> Self {
+        extents.sort_unstable();
+        let mut set = Self::new();
+        for extent in extents {
+            let start = match set.extents.last() {
+                Some(last) => extent.start.max(last.end()),
+                None => extent.start,
+            };
+            set.push_back(Extent::between(start, extent.end()));
+        }
+        set
+    }
+}
+
+impl From<ExtentSet> for Vec<Extent> {
+    fn from(set: ExtentSet) -> Self {
+        set.extents
+    }
+}
+
+impl FromIterator<Extent> for ExtentSet {
+    fn from_iter<I: IntoIterator<Item = Extent>>(extents: I) -> Self {
+        Self::from(extents.into_iter().collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,303 @@
+//! The estimator for file pages (ASAP section 4.2).
+//!
+//! One [`FileTables`] belongs to one application and is kept in its profile. For each file it holds one map from
+//! pages to [`FileState`]: the paper's Offline Candidate Table (counts of the profiling phase) and Prepaging
+//! Target Table (a mark) in one.
+
+use crate::extent::ExtentSet;
+use crate::history::{Calibration, History};
+use crate::identity::FileId;
+use crate::params::{FileCandidates, FileParams};
+use crate::run_map::RunMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is kept of a file page: 5 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Profiling switches in which it was accessed.
+    pub accesses: u8,
+    /// Profiling switches in which it is known whether it was.
+    pub trials: u8,
+    /// Its last known observations.
+    pub history: History,
+    /// Known switches without access until it is forgotten; at least 1.
+    pub timeout: u8,
+    /// Its place among the targets.
+    pub standing: Standing,
+}
+
+/// Where a file page stands in the paper's Prepaging Target Table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// Not in it.
+    Outside,
+    /// In it: fetched.
+    Target,
+    /// Evicted from it, since it was fetched and not used. Reads are not merged across it.
+    Evicted,
+}
+
+/// What one switch showed of one file. All sets are of page numbers in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileObservation {
+    /// Pages known to have been accessed, by fault or by read(2) or write(2). Where the kernel reports mapped
+    /// access by fault-around window, all pages of the window.
+    pub accessed: ExtentSet,
+    /// Of these, the pages that the application had to read from the device: the paper's fault buffer.
+    pub demanded: ExtentSet,
+    /// Pages of which nothing is known: mapped before the switch and still.
+    pub unknown: ExtentSet,
+    /// Pages that prepaging brought in.
+    pub fetched: ExtentSet,
+}
+
+/// One file's pages to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileTargets {
+    /// The file, in the version that was learned.
+    pub file: FileId,
+    /// The pages that are wanted.
+    pub wanted: ExtentSet,
+    /// What is read: `wanted`, merged.
+    pub read: ExtentSet,
+    /// Pages in `read` that nobody wants: the price of fewer reads.
+    pub gap_pages: u64,
+}
+
+/// The tables of one application.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileTables {
+    files: BTreeMap<FileId, RunMap<FileState>>,
+    /// Profiling switches done, up to `profile_switches`.
+    profiled: u8,
+}
+
+impl FileTables {
+    /// Number of files known.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether no file is known.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The files and what is kept of their pages.
+    pub fn iter(&self) -> impl Iterator<Item = (&FileId, &RunMap<FileState>)> {
+        self.files.iter()
+    }
+
+    /// Profiling switches done.
+    pub fn profiled(&self) -> u8 {
+        self.profiled
+    }
+
+    /// Bytes of memory that the tables take, in use.
+    pub fn bytes(&self) -> usize {
+        let entry = |(id, map): (&FileId, &RunMap<FileState>)| {
+            size_of::<FileId>() + id.path.len() + map.bytes()
+        };
+        self.files.iter().map(entry).sum()
+    }
+
+    /// Forgets a file: it was updated, replaced, truncated or deleted.
+    pub fn forget(&mut self, file: &FileId) -> bool {
+        self.files.remove(file).is_some()
+    }
+
+    /// Keeps only the files for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&FileId) -> bool) {
+        self.files.retain(|file, _| keep(file));
+    }
+
+    /// Updates the tables from what a switch showed: profiling, insertion and eviction (ASAP section 4.2). Of the
+    /// files that are known and not in `seen`, nothing was accessed, except for those in `unresolved`.
+    pub fn learn(
+        &mut self,
+        seen: &BTreeMap<FileId, FileObservation>,
+        params: &FileParams,
+        calibration: &mut Calibration,
+    ) {
+        let profiling = self.profiled < params.profile_switches;
+        self.profiled += u8::from(profiling);
+        for file in seen.keys() {
+            self.replace_old_versions(file);
+        }
+        let nothing = FileObservation::default();
+        let profiled = self.profiled;
+        for (file, map) in &mut self.files {
+            let seen = seen.get(file).unwrap_or(&nothing);
+            let step = Step {
+                profiling,
+                profiled,
+                params,
+            };
+            step.learn_file(map, seen, calibration);
+        }
+        self.files.retain(|_, map| !map.is_empty());
+    }
+
+    /// Makes room for `file`, and moves what a profile from before a reboot knew of it to its present device.
+    fn replace_old_versions(&mut self, file: &FileId) {
+        if self.files.contains_key(file) {
+            return;
+        }
+        let old: Vec<FileId> = self
+            .files
+            .keys()
+            .filter(|id| id.path == file.path)
+            .cloned()
+            .collect();
+        let mut map = RunMap::default();
+        for id in old {
+            let known = self.files.remove(&id);
+            if id.is_version_of(file) {
+                map = known.unwrap_or_default();
+            }
+        }
+        self.files.insert(file.clone(), map);
+    }
+
+    /// Evicts until the bounds of `params` hold: pages with the least timeout first, then the smallest files.
+    pub fn bound(&mut self, params: &FileParams) {
+        let mut least = 1;
+        while self.runs() > params.runs_max && least < u8::MAX {
+            for map in self.files.values_mut() {
+                map.update_all(|state| (state.timeout > least).then_some(state));
+            }
+            least += 1;
+        }
+        self.files.retain(|_, map| !map.is_empty());
+        while self.files.len() > params.files_max || self.runs() > params.runs_max {
+            let smallest = self.files.iter().min_by_key(|(_, map)| map.pages());
+            let Some(file) = smallest.map(|(file, _)| file.clone()) else {
+                return;
+            };
+            self.files.remove(&file);
+        }
+    }
+
+    /// Number of runs, over all files.
+    pub fn runs(&self) -> usize {
+        self.files.values().map(RunMap::runs).sum()
+    }
+
+    /// What to fetch at the next switch, large files first: pages whose probability of use is at least
+    /// `confidence`, or the paper's target table.
+    pub fn targets(
+        &self,
+        params: &FileParams,
+        calibration: &Calibration,
+        confidence: f32,
+    ) -> Vec<FileTargets> {
+        let mut targets: Vec<FileTargets> = self
+            .files
+            .iter()
+            .filter_map(|(file, map)| {
+                let wanted = map.pages_where(|state| match params.file_candidates {
+                    FileCandidates::Offline => state.standing == Standing::Target,
+                    FileCandidates::Online => calibration.probability(state.history) >= confidence,
+                });
+                let evicted = map.pages_where(|state| state.standing == Standing::Evicted);
+                let barred = evicted.difference(&wanted);
+                let (read, gap_pages) = wanted.merged(params.merge_gap_pages, &barred);
+                (!wanted.is_empty()).then(|| FileTargets {
+                    file: file.clone(),
+                    wanted,
+                    read,
+                    gap_pages,
+                })
+            })
+            .collect();
+        targets.sort_by_key(|t| std::cmp::Reverse(t.wanted.pages()));
+        targets
+    }
+}
+
+/// One switch's update of the tables.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    profiling: bool,
+    /// Profiling switches done, this one included.
+    profiled: u8,
+    params: &'a FileParams,
+}
+
+impl Step<'_> {
+    fn learn_file(
+        self,
+        map: &mut RunMap<FileState>,
+        seen: &FileObservation,
+        calibration: &mut Calibration,
+    ) {
+        map.update(&seen.accessed, |state, pages| {
+            if let Some(state) = state {
+                calibration.count(state.history, true, pages);
+            }
+            Some(self.accessed(state))
+        });
+        map.update(&seen.demanded, |state, _| state.map(|s| self.demanded(s)));
+        let known = map.pages_where(|_| true);
+        let unused = known.difference(&seen.accessed).difference(&seen.unknown);
+        map.update(&unused, |state, pages| {
+            let state = state?;
+            calibration.count(state.history, false, pages);
+            self.not_accessed(state)
+        });
+        map.update(&unused.intersection(&seen.fetched), |state, _| {
+            let standing = Standing::Evicted;
+            state.map(|s| FileState { standing, ..s })
+        });
+    }
+
+    fn accessed(self, state: Option<FileState>) -> FileState {
+        let profiling = u8::from(self.profiling);
+        let state = state.unwrap_or(FileState {
+            accesses: 0,
+            // Not accessed in the profiling switches before this one.
+            trials: self.profiled - profiling,
+            history: History::EMPTY,
+            timeout: self.params.timeout_switches,
+            standing: Standing::Outside,
+        });
+        FileState {
+            accesses: state.accesses + profiling,
+            trials: state.trials + profiling,
+            history: state.history.with(true),
+            timeout: self.params.timeout_switches,
+            standing: state.standing,
+        }
+    }
+
+    /// Insertion: a faulted page that the candidate table holds becomes a target.
+    fn demanded(self, state: FileState) -> FileState {
+        let is_candidate = self.profiled >= self.params.profile_switches
+            && u32::from(state.accesses) * u32::from(self.params.profile_switches)
+                > u32::from(self.params.profile_accesses_min) * u32::from(state.trials);
+        match is_candidate {
+            true => FileState {
+                standing: Standing::Target,
+                ..state
+            },
+            false => state,
+        }
+    }
+
+    fn not_accessed(self, state: FileState) -> Option<FileState> {
+        // The profile's candidates stay: the paper's table is static.
+        let keeps = self.params.file_candidates == FileCandidates::Offline && !self.profiling;
+        let timeout = match state.timeout.checked_sub(1).filter(|&left| left > 0) {
+            Some(left) => left,
+            None if keeps && state.accesses > 0 => 1,
+            None => return None,
+        };
+        Some(FileState {
+            trials: state.trials + u8::from(self.profiling),
+            history: state.history.with(false),
+            timeout,
+            ..state
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! What applications, process instances and files are known by.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What kind of thing names an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppKind {
+    /// A desktop entry's id, as in a systemd scope `app-ID-N.scope`.
+    Desktop,
+    /// A systemd unit.
+    Unit,
+    /// A container.
+    Container,
+    /// An executable's path.
+    Executable,
+    /// A name given by the user.
+    Named,
+}
+
+/// An application: stable across restarts of it and of the service, the same for launch and switch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AppId {
+    /// What kind of thing the name is.
+    pub kind: AppKind,
+    /// Its name.
+    pub name: Arc<str>,
+    /// User id of its owner.
+    pub owner: u32,
+}
+
+impl std::fmt::Display for AppId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            AppKind::Desktop => "desktop",
+            AppKind::Unit => "unit",
+            AppKind::Container => "container",
+            AppKind::Executable => "executable",
+            AppKind::Named => "named",
+        };
+        write!(f, "{kind}:{}@{}", self.name, self.owner)
+    }
+}
+
+/// A process instance: what a pid meant while one program ran in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Instance {
+    /// Process id.
+    pub pid: i32,
+    /// Start time, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Changes with every exec: an address space belongs to one program.
+    pub exec: u64,
+}
+
+/// A version of a file. Two equal ids name the same content, as far as the file system tells.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileId {
+    /// Absolute path, in the application's root directory.
+    pub path: Arc<str>,
+    /// Major and minor number of the file system's device, as the kernel's tracepoints and `/proc/PID/maps` give
+    /// them. Not kept across boots in its meaning, hence not compared by [`FileId::is_version_of`].
+    pub device: (u32, u32),
+    /// Inode number.
+    pub inode: u64,
+    /// Size, in bytes.
+    pub size: u64,
+    /// Time of last modification, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+}
+
+impl FileId {
+    /// Whether both name the same content of the same path: what a profile from before a reboot is checked by.
+    pub fn is_version_of(&self, other: &Self) -> bool {
+        (&self.path, self.inode, self.size, self.mtime_ns)
+            == (&other.path, other.inode, other.size, other.mtime_ns)
+    }
+}

@@ -1,0 +1,20 @@
+//! What prepage learns and decides, without I/O, clock or threads.
+//!
+//! `signal -> plan -> fetch -> observe -> learn` is one state machine, [`machine::Machine`]: events and times in,
+//! actions out. The service, the replay simulator and fault injection run the same code.
+//!
+//! Sources: ASAP (Son et al., USENIX ATC 2021), sections 4 and 5.
+#![forbid(unsafe_code)]
+
+pub mod anon;
+pub mod app;
+pub mod extent;
+pub mod file;
+pub mod history;
+pub mod identity;
+pub mod machine;
+pub mod outcome;
+pub mod params;
+pub mod plan;
+pub mod run_map;
+pub mod signal;

@@ -1,0 +1,463 @@
+//! The state machine: events and times in, actions out.
+//!
+//! Nothing here does I/O or asks a clock. Whoever executes the actions is the only seam: the service's executor, a
+//! failing one in tests, a recorded one in the replay simulator.
+
+use crate::app::{AppModel, Observation, Profile, anon_outcome, file_outcome};
+use crate::extent::ExtentSet;
+use crate::identity::{AppId, FileId, Instance};
+use crate::outcome::{SwitchRecord, Void};
+use crate::params::{Mode, Params};
+use crate::plan::Plan;
+use crate::signal::{EndCause, Source};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Nanoseconds of a monotonic clock.
+pub type Nanos = u64;
+
+const NANOS_PER_MS: u64 = 1_000_000;
+
+/// Most applications tracked.
+pub const APPS_MAX: usize = 1024;
+
+/// Records of past switches kept for each application.
+pub const RECORDS_MAX: usize = 64;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An application is to be followed; `profile` is what is known of it.
+    Tracked {
+        /// The application.
+        app: AppId,
+        /// What the store holds of it, empty where it holds nothing.
+        profile: Box<Profile>,
+    },
+    /// An application is no longer to be followed.
+    Untracked {
+        /// The application.
+        app: AppId,
+    },
+    /// One of its processes began, or began another program.
+    InstanceStarted {
+        /// The application.
+        app: AppId,
+        /// The process instance.
+        instance: Instance,
+    },
+    /// One of its processes ended.
+    InstanceEnded {
+        /// The application.
+        app: AppId,
+        /// The process instance.
+        instance: Instance,
+    },
+    /// The application is switched to.
+    Begin {
+        /// The application.
+        app: AppId,
+        /// Who says so.
+        source: Source,
+    },
+    /// The switch is over.
+    End {
+        /// The application.
+        app: AppId,
+    },
+    /// Demand faults were seen in a tracked application.
+    DemandFaults {
+        /// The application.
+        app: AppId,
+        /// Time of the last of them.
+        last_at: Nanos,
+    },
+    /// Time has passed: the deadline that [`Machine::deadline`] gave has come.
+    Tick,
+    /// The executor has collected what a switch showed.
+    Observed {
+        /// The application.
+        app: AppId,
+        /// Number of the switch.
+        switch: u64,
+        /// What it showed.
+        observation: Box<Observation>,
+    },
+    /// A file was found updated, replaced, truncated or gone.
+    FileChanged {
+        /// The application.
+        app: AppId,
+        /// The file, in the version that was known.
+        file: FileId,
+    },
+    /// The mode is to change, for all applications.
+    SetMode(
+        /// The mode.
+        Mode,
+    ),
+    /// Memory pressure began or ended.
+    Pressure {
+        /// Whether there is pressure.
+        under_pressure: bool,
+    },
+}
+
+/// Something to do, in the order given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Begin to observe a switch.
+    Observe {
+        /// The application.
+        app: AppId,
+        /// Number of the switch.
+        switch: u64,
+    },
+    /// Fetch the plan's pages, of the kinds that the mode fetches.
+    Fetch {
+        /// The application.
+        app: AppId,
+        /// Number of the switch.
+        switch: u64,
+        /// What to fetch.
+        plan: Arc<Plan>,
+        /// Which kinds.
+        mode: Mode,
+    },
+    /// The switch is over: stop fetching, collect what it showed and answer with [`Event::Observed`].
+    Collect {
+        /// The application.
+        app: AppId,
+        /// Number of the switch.
+        switch: u64,
+        /// What was planned.
+        plan: Arc<Plan>,
+    },
+    /// Make pages cold again: they were mapped, and nothing vouches for their use.
+    Cool {
+        /// The process instance.
+        instance: Instance,
+        /// Virtual pages.
+        pages: ExtentSet,
+    },
+    /// Keep the application's profile.
+    Store {
+        /// The application.
+        app: AppId,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Switching {
+    number: u64,
+    source: Source,
+    mode: Mode,
+    plan: Arc<Plan>,
+    began: Nanos,
+    last_fault: Nanos,
+}
+
+/// A switch that ended and whose observation is being collected.
+#[derive(Clone, Debug)]
+struct Collecting {
+    switching: Switching,
+    ended: Nanos,
+    cause: EndCause,
+    superseded: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tracked {
+    model: AppModel,
+    next_number: u64,
+    switching: Option<Switching>,
+    collecting: Option<Collecting>,
+    last_begin: Option<Nanos>,
+    records: VecDeque<SwitchRecord>,
+}
+
+/// Everything that is known and decided.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    params: Params,
+    mode: Mode,
+    under_pressure: bool,
+    apps: BTreeMap<AppId, Tracked>,
+}
+
+impl Machine {
+    /// A machine that tracks nothing yet.
+    pub fn new(params: Params, mode: Mode) -> Self {
+        Self {
+            params,
+            mode,
+            ..Self::default()
+        }
+    }
+
+    /// The mode in force.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The parameters in force.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The applications tracked, with what is known of each.
+    pub fn apps(&self) -> impl Iterator<Item = (&AppId, &AppModel)> {
+        self.apps.iter().map(|(id, app)| (id, &app.model))
+    }
+
+    /// What is known of an application.
+    pub fn app(&self, app: &AppId) -> Option<&AppModel> {
+        self.apps.get(app).map(|tracked| &tracked.model)
+    }
+
+    /// The last switches of an application, oldest first, at most [`RECORDS_MAX`].
+    pub fn records(&self, app: &AppId) -> impl Iterator<Item = &SwitchRecord> {
+        self.apps
+            .get(app)
+            .into_iter()
+            .flat_map(|t| t.records.iter())
+    }
+
+    /// Whether an application is being switched to.
+    pub fn is_switching(&self, app: &AppId) -> bool {
+        self.apps.get(app).is_some_and(|t| t.switching.is_some())
+    }
+
+    /// When the next [`Event::Tick`] is due; `None` while no switch is under way.
+    pub fn deadline(&self) -> Option<Nanos> {
+        let switching = self.apps.values().filter_map(|t| t.switching.as_ref());
+        switching.map(|s| s.deadline(&self.params).0).min()
+    }
+
+    /// Takes one event in, at time `now`. Events about applications that are not tracked do nothing.
+    pub fn step(&mut self, now: Nanos, event: Event) -> Vec<Action> {
+        match event {
+            Event::Tracked { app, profile } => self.track(app, *profile),
+            Event::Untracked { app } => self.untrack(&app),
+            Event::InstanceStarted { app, instance } => {
+                if let Some(tracked) = self.apps.get_mut(&app) {
+                    tracked.model.instance_started(instance);
+                }
+                Vec::new()
+            }
+            Event::InstanceEnded { app, instance } => {
+                if let Some(tracked) = self.apps.get_mut(&app) {
+                    tracked.model.instance_ended(instance);
+                }
+                Vec::new()
+            }
+            Event::Begin { app, source } => self.begin(now, &app, source),
+            Event::End { app } => self.end(now, &app, EndCause::Explicit),
+            Event::DemandFaults { app, last_at } => {
+                let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
+                if let Some(switching) = switching {
+                    switching.last_fault = switching.last_fault.max(last_at);
+                }
+                Vec::new()
+            }
+            Event::Tick => self.tick(now),
+            Event::Observed {
+                app,
+                switch,
+                observation,
+            } => self.observed(&app, switch, *observation),
+            Event::FileChanged { app, file } => {
+                if let Some(tracked) = self.apps.get_mut(&app) {
+                    tracked.model.file_changed(&file, &self.params);
+                }
+                Vec::new()
+            }
+            Event::SetMode(mode) => {
+                self.mode = mode;
+                Vec::new()
+            }
+            Event::Pressure { under_pressure } => {
+                self.under_pressure = under_pressure;
+                for tracked in self.apps.values_mut() {
+                    tracked.model.set_pressure(under_pressure, &self.params);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn track(&mut self, app: AppId, profile: Profile) -> Vec<Action> {
+        if self.apps.len() < APPS_MAX && !self.apps.contains_key(&app) {
+            let next_number = profile.switches + 1;
+            let mut model = AppModel::new(profile, &self.params);
+            model.set_pressure(self.under_pressure, &self.params);
+            let tracked = Tracked {
+                model,
+                next_number,
+                ..Tracked::default()
+            };
+            self.apps.insert(app, tracked);
+        }
+        Vec::new()
+    }
+
+    fn untrack(&mut self, app: &AppId) -> Vec<Action> {
+        match self.apps.remove(app) {
+            Some(tracked) => tracked
+                .switching
+                .map(|s| s.collect(app))
+                .into_iter()
+                .collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, now: Nanos, app: &AppId, source: Source) -> Vec<Action> {
+        let repeat = self.params.switch.repeat_ms * NANOS_PER_MS;
+        let Some(tracked) = self.apps.get_mut(app) else {
+            return Vec::new();
+        };
+        let repeats = tracked
+            .last_begin
+            .is_some_and(|last| now < last.saturating_add(repeat));
+        let superfluous = tracked.switching.is_some() && source != Source::Explicit;
+        if self.mode == Mode::Off || repeats || superfluous {
+            return Vec::new();
+        }
+        let mut actions = self.end(now, app, EndCause::Superseded);
+        let mode = self.mode;
+        let Some(tracked) = self.apps.get_mut(app) else {
+            return actions;
+        };
+        if let Some(collecting) = &mut tracked.collecting {
+            collecting.superseded = true;
+        }
+        let number = tracked.next_number;
+        let plan = Arc::clone(tracked.model.plan());
+        tracked.next_number += 1;
+        tracked.last_begin = Some(now);
+        tracked.switching = Some(Switching {
+            number,
+            source,
+            mode,
+            plan: Arc::clone(&plan),
+            began: now,
+            last_fault: now,
+        });
+        if mode.fetches_anon() || mode.fetches_files() {
+            actions.push(Action::Fetch {
+                app: app.clone(),
+                switch: number,
+                plan,
+                mode,
+            });
+        }
+        actions.push(Action::Observe {
+            app: app.clone(),
+            switch: number,
+        });
+        actions
+    }
+
+    fn end(&mut self, now: Nanos, app: &AppId, cause: EndCause) -> Vec<Action> {
+        let Some(tracked) = self.apps.get_mut(app) else {
+            return Vec::new();
+        };
+        let Some(switching) = tracked.switching.take() else {
+            return Vec::new();
+        };
+        let collect = switching.collect(app);
+        tracked.collecting = Some(Collecting {
+            switching,
+            ended: now,
+            cause,
+            superseded: false,
+        });
+        vec![collect]
+    }
+
+    fn tick(&mut self, now: Nanos) -> Vec<Action> {
+        let due: Vec<(AppId, EndCause)> = self
+            .apps
+            .iter()
+            .filter_map(|(app, tracked)| {
+                let (deadline, cause) = tracked.switching.as_ref()?.deadline(&self.params);
+                (deadline <= now).then(|| (app.clone(), cause))
+            })
+            .collect();
+        due.into_iter()
+            .flat_map(|(app, cause)| self.end(now, &app, cause))
+            .collect()
+    }
+
+    fn observed(&mut self, app: &AppId, switch: u64, mut seen: Observation) -> Vec<Action> {
+        let Some(tracked) = self.apps.get_mut(app) else {
+            return Vec::new();
+        };
+        let is_awaited = |c: &mut Collecting| c.switching.number == switch;
+        let Some(collecting) = tracked.collecting.take_if(is_awaited) else {
+            return Vec::new();
+        };
+        if collecting.superseded {
+            seen.void = Some(Void::Superseded);
+        }
+        let Switching { plan, mode, .. } = &collecting.switching;
+        let record = record_of(&collecting, &seen);
+        if tracked.records.len() == RECORDS_MAX {
+            tracked.records.pop_front();
+        }
+        tracked.records.push_back(record);
+        tracked.model.learn(&seen, &self.params);
+        let mut actions = Vec::new();
+        if mode.fetches_anon() {
+            let cool = tracked.model.to_cool(plan, &seen, &self.params);
+            actions.extend(
+                cool.into_iter()
+                    .map(|(instance, pages)| Action::Cool { instance, pages }),
+            );
+        }
+        actions.push(Action::Store { app: app.clone() });
+        actions
+    }
+}
+
+fn record_of(collecting: &Collecting, seen: &Observation) -> SwitchRecord {
+    let Switching { plan, mode, .. } = &collecting.switching;
+    SwitchRecord {
+        number: collecting.switching.number,
+        mode: *mode,
+        source: collecting.switching.source,
+        end: collecting.cause,
+        duration_ms: collecting.ended.saturating_sub(collecting.switching.began) / NANOS_PER_MS,
+        void: seen.void,
+        events_lost: seen.events_lost,
+        unresolved: seen.unresolved,
+        confidence: plan.confidence,
+        anon: anon_outcome(plan, seen, !mode.fetches_anon()),
+        file: file_outcome(plan, seen, !mode.fetches_files()),
+        timing: seen.timing,
+    }
+}
+
+impl Switching {
+    fn collect(&self, app: &AppId) -> Action {
+        Action::Collect {
+            app: app.clone(),
+            switch: self.number,
+            plan: Arc::clone(&self.plan),
+        }
+    }
+
+    /// When it ends unless something happens, and why.
+    fn deadline(&self, params: &Params) -> (Nanos, EndCause) {
+        let quiet = self
+            .last_fault
+            .saturating_add(params.switch.quiet_ms * NANOS_PER_MS);
+        let cap = self
+            .began
+            .saturating_add(params.switch.cap_ms * NANOS_PER_MS);
+        match quiet < cap {
+            true => (quiet, EndCause::Quiet),
+            false => (cap, EndCause::Cap),
+        }
+    }
+}

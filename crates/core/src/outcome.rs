@@ -1,0 +1,115 @@
+//! What a switch did, in pages: precision, recall and waste as the paper defines them (ASAP section 6.3).
+
+use crate::params::Mode;
+use crate::signal::{EndCause, Source};
+use serde::{Deserialize, Serialize};
+
+/// A share with its sample size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Pages that count.
+    pub hits: u64,
+    /// Pages looked at.
+    pub of: u64,
+}
+
+impl Share {
+    /// The ratio, 0 to 1; `None` where nothing was looked at.
+    pub fn ratio(self) -> Option<f64> {
+        (self.of > 0).then(|| self.hits as f64 / self.of as f64)
+    }
+}
+
+/// What a switch did to one kind of pages. All fields count pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// In the plan.
+    pub planned: u64,
+    /// Brought in by prepaging. Gap pages are not in it.
+    pub fetched: u64,
+    /// Brought in by prepaging between wanted pages.
+    pub gap: u64,
+    /// Fetched and seen used.
+    pub used: u64,
+    /// Fetched and seen not used.
+    pub unused: u64,
+    /// Fetched, and nothing is known of their use.
+    pub unknown: u64,
+    /// Demand faults: pages that the application had to wait for.
+    pub demanded: u64,
+    /// Of these, pages that the plan held and that the application reached before or while they were fetched.
+    pub late: u64,
+    /// Of these, pages that the plan did not hold.
+    pub missed: u64,
+    /// Precision: used of fetched, among those whose use is known. Pages in doubt are observed more often than
+    /// sure ones, so this is a lower estimate; hold-outs give the true one.
+    pub precision: Share,
+    /// Hold-out, where nothing of this kind was fetched: planned pages that were accessed, of the planned pages
+    /// whose use is known.
+    pub holdout_precision: Share,
+    /// Hold-out: demand faults on planned pages, of all demand faults (the paper's recall, against the baseline).
+    pub holdout_recall: Share,
+}
+
+impl Outcome {
+    /// Fetched for nothing, in pages: gap pages and what was seen unused.
+    pub fn wasted(&self) -> u64 {
+        self.gap + self.unused
+    }
+}
+
+/// Why an observation says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Void {
+    /// The application's pages were reclaimed during it.
+    Reclaimed,
+    /// Events were lost.
+    EventsLost,
+    /// Another switch of the same application began during it.
+    Superseded,
+}
+
+/// What the executor measured of a switch. Times in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// From the signal's arrival to the first fetch.
+    pub signal_to_fetch_us: u64,
+    /// From the signal's arrival to the end of the last fetch.
+    pub fetch_us: u64,
+    /// CPU time of the fetching threads.
+    pub fetch_cpu_us: u64,
+    /// CPU time of observing and learning, outside the switch.
+    pub management_cpu_us: u64,
+    /// What the switch's path was held up for: from the signal's arrival until the threads were woken.
+    pub switch_path_us: u64,
+}
+
+/// One switch, as `stats` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SwitchRecord {
+    /// Number of the switch, from 1, in the life of the profile.
+    pub number: u64,
+    /// Mode in force.
+    pub mode: Mode,
+    /// What began it.
+    pub source: Source,
+    /// What ended it.
+    pub end: EndCause,
+    /// Length, in milliseconds.
+    pub duration_ms: u64,
+    /// Why nothing was learned from it, if so.
+    pub void: Option<Void>,
+    /// Events lost to full rings.
+    pub events_lost: u64,
+    /// Demand accesses to files whose path could not be found, in pages.
+    pub unresolved: u64,
+    /// The confidence of the plan, 0 to 1.
+    pub confidence: f32,
+    /// Anonymous pages.
+    pub anon: Outcome,
+    /// File pages.
+    pub file: Outcome,
+    /// Measured times.
+    pub timing: Timing,
+}

@@ -1,0 +1,288 @@
+//! Every parameter of the estimators, the plan and the switch, with the paper's value named where it has one.
+//!
+//! The configuration file has one table for each struct here and one key for each field.
+
+use serde::{Deserialize, Serialize};
+
+/// What prepage does at a switch.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Nothing: no observing, no learning, no fetching.
+    Off,
+    /// Observe and learn, never fetch.
+    Observe,
+    /// Fetch anonymous pages only (the paper's Anon-only).
+    Anon,
+    /// Fetch file pages only (the paper's File-only).
+    File,
+    /// Fetch both (the paper's ASAP).
+    #[default]
+    Full,
+}
+
+impl Mode {
+    /// Whether this mode fetches anonymous pages.
+    pub const fn fetches_anon(self) -> bool {
+        matches!(self, Self::Anon | Self::Full)
+    }
+
+    /// Whether this mode fetches file pages.
+    pub const fn fetches_files(self) -> bool {
+        matches!(self, Self::File | Self::Full)
+    }
+}
+
+/// Which rule chooses the target pages among those known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AnonRule {
+    /// ASAP section 4.3: every page of the target table is fetched until its timeout counter evicts it.
+    Paper,
+    /// Pages whose history was, in this application, followed by use with at least the plan's confidence.
+    History,
+}
+
+/// Which rule chooses the file pages that may become targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileCandidates {
+    /// ASAP section 4.2: pages accessed in more than `profile_accesses_min` of `profile_switches` switches.
+    Offline,
+    /// Pages whose history was, in this application, followed by use with at least the plan's confidence: helps
+    /// from the second switch on. It stays precise because the probability is measured by history, not assumed: a
+    /// history that is not followed by use falls below the confidence after one switch and is fetched no more.
+    Online,
+}
+
+/// Parameters of the estimator for anonymous pages (ASAP section 4.3).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AnonParams {
+    /// Rule that chooses the targets. The paper: `paper`.
+    pub rule: AnonRule,
+    /// Observed switches without access after which a page is evicted from its table. The paper: 5.
+    pub timeout_switches: u8,
+    /// A target page that is mapped directly is observed at least once in this many switches (it is then brought
+    /// to the swap cache only, where its use can be seen). Pages newly promoted or in doubt are observed more
+    /// often: the interval doubles with each observed use from 1 up to this. A power of two, at most 128.
+    pub observe_interval_max: u8,
+    /// Most runs of pages kept for one application, over all its processes; 16 bytes each.
+    pub runs_max: usize,
+}
+
+impl Default for AnonParams {
+    fn default() -> Self {
+        Self {
+            rule: AnonRule::History,
+            timeout_switches: 5,
+            observe_interval_max: 16,
+            runs_max: 14_000,
+        }
+    }
+}
+
+/// Parameters of the estimator for file pages (ASAP section 4.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileParams {
+    /// Rule that chooses the candidates. The paper: `offline`.
+    pub file_candidates: FileCandidates,
+    /// Switches of the profiling phase. The paper: 10.
+    pub profile_switches: u8,
+    /// A page accessed in more than this many of them is a candidate. The paper: 8.
+    pub profile_accesses_min: u8,
+    /// Extents less than this many pages apart are read as one. The paper: 16.
+    pub merge_gap_pages: u64,
+    /// Switches without access after which a page that is no target is forgotten.
+    pub timeout_switches: u8,
+    /// Most files known for one application.
+    pub files_max: usize,
+    /// Most runs of pages kept for one application, over all files; 24 bytes each.
+    pub runs_max: usize,
+}
+
+impl Default for FileParams {
+    fn default() -> Self {
+        Self {
+            file_candidates: FileCandidates::Online,
+            profile_switches: 10,
+            profile_accesses_min: 8,
+            merge_gap_pages: 16,
+            timeout_switches: 10,
+            files_max: 512,
+            runs_max: 2_000,
+        }
+    }
+}
+
+/// Parameters of the switch: when it begins and ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwitchParams {
+    /// A switch ends when no demand fault was seen for this long, in milliseconds.
+    pub quiet_ms: u64,
+    /// A switch ends at the latest after this long, in milliseconds.
+    pub cap_ms: u64,
+    /// Demand faults within `onset_window_ms` that are taken as the beginning of a switch, where the application
+    /// is largely swapped out. 0 turns this signal off.
+    pub onset_faults: u32,
+    /// Window of `onset_faults`, in milliseconds.
+    pub onset_window_ms: u64,
+    /// An application is largely swapped out where at least this share (0 to 1) of the plan's pages is.
+    pub onset_swapped_share: f32,
+    /// Least time between two switches of one application, in milliseconds: a signal within it is a repetition.
+    pub repeat_ms: u64,
+}
+
+impl Default for SwitchParams {
+    fn default() -> Self {
+        Self {
+            quiet_ms: 250,
+            cap_ms: 3_000,
+            onset_faults: 48,
+            onset_window_ms: 100,
+            onset_swapped_share: 0.3,
+            repeat_ms: 300,
+        }
+    }
+}
+
+/// Parameters of the plan and its budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetParams {
+    /// Least measured probability of use (0 to 1) with which a page is fetched.
+    pub confidence: f32,
+    /// The same under memory pressure (some tasks stalled on memory).
+    pub confidence_pressure: f32,
+    /// Most pages that a plan may be expected to waste: pages times one minus their probability.
+    pub waste_pages_max: u64,
+    /// Mapped pages with a lower probability of use than this, of which nothing saw the use, are made cold again
+    /// at the end of the switch.
+    pub cool_below: f32,
+    /// Weight (0 to 1) that the calibration's counts keep from one switch to the next.
+    pub calibration_keep: f32,
+}
+
+impl Default for BudgetParams {
+    fn default() -> Self {
+        Self {
+            confidence: 0.5,
+            confidence_pressure: 0.7,
+            waste_pages_max: 16_384,
+            cool_below: 0.9,
+            calibration_keep: 0.8,
+        }
+    }
+}
+
+/// All parameters of the pure part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// Estimator for anonymous pages.
+    pub anon: AnonParams,
+    /// Estimator for file pages.
+    pub file: FileParams,
+    /// Begin and end of a switch.
+    pub switch: SwitchParams,
+    /// Plan and budget.
+    pub budget: BudgetParams,
+}
+
+/// A parameter outside its range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamError {
+    /// The parameter's name as in the configuration, `table.key`.
+    pub name: &'static str,
+    /// What it may be.
+    pub expected: &'static str,
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} must be {}", self.name, self.expected)
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+impl Params {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ParamError> {
+        let share = |value: f32| (0.0..=1.0).contains(&value);
+        let rules: [(bool, &'static str, &'static str); 12] = [
+            (
+                (1..=127).contains(&self.anon.timeout_switches),
+                "anon.timeout_switches",
+                "1 to 127",
+            ),
+            (
+                self.anon.observe_interval_max.is_power_of_two(),
+                "anon.observe_interval_max",
+                "a power of two, 1 to 128",
+            ),
+            (
+                (64..=1 << 20).contains(&self.anon.runs_max),
+                "anon.runs_max",
+                "64 to 1048576",
+            ),
+            (
+                (1..=100).contains(&self.file.profile_switches),
+                "file.profile_switches",
+                "1 to 100",
+            ),
+            (
+                self.file.profile_accesses_min < self.file.profile_switches,
+                "file.profile_accesses_min",
+                "below file.profile_switches",
+            ),
+            (
+                self.file.merge_gap_pages <= 4096,
+                "file.merge_gap_pages",
+                "0 to 4096",
+            ),
+            (
+                (1..=127).contains(&self.file.timeout_switches),
+                "file.timeout_switches",
+                "1 to 127",
+            ),
+            (
+                (64..=1 << 20).contains(&self.file.runs_max),
+                "file.runs_max",
+                "64 to 1048576",
+            ),
+            (
+                (1..=60_000).contains(&self.switch.cap_ms)
+                    && self.switch.quiet_ms <= self.switch.cap_ms,
+                "switch.cap_ms",
+                "1 to 60000 and at least switch.quiet_ms",
+            ),
+            (
+                share(self.switch.onset_swapped_share),
+                "switch.onset_swapped_share",
+                "0 to 1",
+            ),
+            (
+                share(self.budget.confidence) && share(self.budget.confidence_pressure),
+                "budget.confidence",
+                "0 to 1",
+            ),
+            (
+                share(self.budget.cool_below) && share(self.budget.calibration_keep),
+                "budget.cool_below",
+                "0 to 1, as budget.calibration_keep",
+            ),
+        ];
+        match rules.iter().find(|(holds, ..)| !holds) {
+            Some(&(_, name, expected)) => Err(ParamError { name, expected }),
+            None => Ok(()),
+        }
+    }
+}

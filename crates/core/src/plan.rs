@@ -1,0 +1,125 @@
+//! What to fetch at the next switch: made ahead of the signal, which only wakes threads.
+
+use crate::anon::{AnonTable, AnonTargets};
+use crate::file::{FileTables, FileTargets};
+use crate::history::Calibration;
+use crate::identity::Instance;
+use crate::params::Params;
+use std::collections::BTreeMap;
+
+/// The pages of one application to fetch at its next switch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Anonymous pages, by process instance.
+    pub anon: Vec<(Instance, AnonTargets)>,
+    /// File pages, large files first.
+    pub files: Vec<FileTargets>,
+    /// The confidence that every page in it has, 0 to 1.
+    pub confidence: f32,
+}
+
+impl Plan {
+    /// Anonymous pages planned.
+    pub fn anon_pages(&self) -> u64 {
+        let pages = |(_, t): &(Instance, AnonTargets)| t.map.pages() + t.watch.pages();
+        self.anon.iter().map(pages).sum()
+    }
+
+    /// File pages planned, without gap pages.
+    pub fn file_pages(&self) -> u64 {
+        self.files.iter().map(|t| t.wanted.pages()).sum()
+    }
+
+    /// Gap pages that merging adds.
+    pub fn gap_pages(&self) -> u64 {
+        self.files.iter().map(|t| t.gap_pages).sum()
+    }
+
+    /// Bytes of memory that the plan takes, in use.
+    pub fn bytes(&self) -> usize {
+        use crate::extent::{Extent, ExtentSet};
+        let set = |s: &ExtentSet| size_of_val::<[Extent]>(s.extents());
+        let anon = |(_, t): &(Instance, AnonTargets)| set(&t.map) + set(&t.watch);
+        let file = |t: &FileTargets| size_of::<FileTargets>() + set(&t.wanted) + set(&t.read);
+        self.anon.iter().map(anon).sum::<usize>() + self.files.iter().map(file).sum::<usize>()
+    }
+}
+
+/// What a plan is made from.
+pub struct Knowledge<'a> {
+    /// Anonymous pages of each living instance.
+    pub anon: &'a BTreeMap<Instance, AnonTable>,
+    /// How anonymous pages' histories continued.
+    pub anon_calibration: &'a Calibration,
+    /// File pages.
+    pub files: &'a FileTables,
+    /// How file pages' histories continued.
+    pub file_calibration: &'a Calibration,
+}
+
+/// Steps in which the confidence rises until the expected waste is within the budget.
+const CONFIDENCE_STEP: f32 = 0.1;
+
+impl Knowledge<'_> {
+    /// The plan for switch number `switch`: the pages with the least confidence that the budget allows. Where the
+    /// expected waste is above `waste_pages_max`, the confidence rises until it is not.
+    pub fn plan(&self, params: &Params, under_pressure: bool, switch: u64) -> Plan {
+        let budget = &params.budget;
+        let mut confidence = match under_pressure {
+            true => budget.confidence_pressure,
+            false => budget.confidence,
+        };
+        loop {
+            let plan = self.plan_with(params, confidence, switch);
+            let waste = self.expected_waste(&plan);
+            if waste <= budget.waste_pages_max as f32 || confidence >= 1.0 {
+                return plan;
+            }
+            confidence = (confidence + CONFIDENCE_STEP).min(1.0);
+        }
+    }
+
+    fn plan_with(&self, params: &Params, confidence: f32, switch: u64) -> Plan {
+        let anon = |(&instance, table): (&Instance, &AnonTable)| {
+            let targets = table.targets(&params.anon, self.anon_calibration, confidence, switch);
+            (!targets.map.is_empty() || !targets.watch.is_empty()).then_some((instance, targets))
+        };
+        Plan {
+            anon: self.anon.iter().filter_map(anon).collect(),
+            files: self
+                .files
+                .targets(&params.file, self.file_calibration, confidence),
+            confidence,
+        }
+    }
+
+    /// Pages times one minus their probability of use, in pages.
+    fn expected_waste(&self, plan: &Plan) -> f32 {
+        let mut waste = plan.gap_pages() as f32;
+        for (instance, targets) in &plan.anon {
+            let Some(table) = self.anon.get(instance) else {
+                continue;
+            };
+            let planned = targets.all();
+            for (extent, state) in table.map().iter() {
+                if planned.contains(extent.start) {
+                    let probability = self.anon_calibration.probability(state.history);
+                    waste += extent.len as f32 * (1.0 - probability);
+                }
+            }
+        }
+        let wanted: BTreeMap<_, _> = plan.files.iter().map(|t| (&t.file, &t.wanted)).collect();
+        for (file, map) in self.files.iter() {
+            let Some(wanted) = wanted.get(file) else {
+                continue;
+            };
+            for (extent, state) in map.iter() {
+                if wanted.contains(extent.start) {
+                    let probability = self.file_calibration.probability(state.history);
+                    waste += extent.len as f32 * (1.0 - probability);
+                }
+            }
+        }
+        waste
+    }
+}
