@@ -146,21 +146,25 @@ impl AnonTable {
             });
     }
 
-    /// Evicts pages until at most `runs_max` runs are left: those with the least timeout first, candidates before
-    /// targets.
+    /// Evicts runs of pages until at most `runs_max` are left: those with the least timeout first, candidates before
+    /// targets, then the least used and the shortest.
     pub fn bound(&mut self, runs_max: usize) {
-        let mut least = 1;
-        while self.map.runs() > runs_max && least < u8::MAX {
-            for table in [Table::Candidate, Table::Target] {
-                if self.map.runs() > runs_max {
-                    self.map.update_all(|state| {
-                        let evict = state.table == table && state.timeout <= least;
-                        (!evict).then_some(state)
-                    });
-                }
-            }
-            least += 1;
+        let excess = self.map.runs().saturating_sub(runs_max);
+        if excess == 0 {
+            return;
         }
+        let mut runs: Vec<_> = self
+            .map
+            .iter()
+            .map(|(extent, state)| {
+                let is_target = state.table == Table::Target;
+                let rank = (state.timeout, is_target, state.history.used(), extent.len);
+                (rank, extent)
+            })
+            .collect();
+        runs.sort_unstable();
+        let evicted = runs.into_iter().take(excess).map(|(_, extent)| extent);
+        self.map.update(&evicted.collect(), |_, _| None);
     }
 
     /// The pages to fetch in switch number `switch` whose probability of use is at least `confidence` (by the

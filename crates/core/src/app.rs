@@ -31,7 +31,9 @@ pub struct Profile {
 impl Profile {
     /// Whether it can be used: what a profile from another source is checked by.
     pub fn is_valid(&self) -> bool {
-        self.anon_calibration.is_valid() && self.file_calibration.is_valid()
+        self.files.is_valid()
+            && self.anon_calibration.is_valid()
+            && self.file_calibration.is_valid()
     }
 }
 
@@ -56,6 +58,15 @@ pub struct Observation {
     pub timing: Timing,
 }
 
+/// The pages that an application's tables hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Virtual pages, by process instance.
+    pub anon: BTreeMap<Instance, ExtentSet>,
+    /// Pages of files.
+    pub files: BTreeMap<FileId, ExtentSet>,
+}
+
 /// An application's state between switches.
 #[derive(Clone, Debug, Default)]
 pub struct AppModel {
@@ -72,6 +83,8 @@ impl AppModel {
             profile,
             ..Self::default()
         };
+        // What is imported, or was learned under other parameters, may be larger.
+        app.profile.files.bound(&params.file);
         app.make_plan(params);
         app
     }
@@ -91,6 +104,22 @@ impl AppModel {
         self.anon.iter()
     }
 
+    /// The pages that its tables hold.
+    pub fn known(&self) -> Known {
+        let anon = |(&instance, table): (&Instance, &AnonTable)| {
+            (instance, table.map().pages_where(|_| true))
+        };
+        Known {
+            anon: self.anon.iter().map(anon).collect(),
+            files: self
+                .profile
+                .files
+                .iter()
+                .map(|(file, map)| (file.clone(), map.pages_where(|_| true)))
+                .collect(),
+        }
+    }
+
     /// Bytes of memory that the tables and the plan take, in use.
     pub fn bytes(&self) -> usize {
         let anon: usize = self.anon.values().map(|t| t.map().bytes()).sum();
@@ -102,6 +131,7 @@ impl AppModel {
         // A pid that comes again, or the same process after exec: another address space.
         self.anon
             .retain(|known, _| known.pid != instance.pid || *known == instance);
+        self.unplan(|planned| planned.pid == instance.pid && *planned != instance);
         if self.anon.len() >= INSTANCES_MAX && !self.anon.contains_key(&instance) {
             return false;
         }
@@ -112,6 +142,15 @@ impl AppModel {
     /// A process instance ended: its tables vanish with it.
     pub fn instance_ended(&mut self, instance: Instance) {
         self.anon.remove(&instance);
+        self.unplan(|planned| *planned == instance);
+    }
+
+    /// Drops what is planned for instances that are gone. A plan that was handed out stays as it was.
+    fn unplan(&mut self, is_gone: impl Fn(&Instance) -> bool) {
+        if self.plan.anon.iter().any(|(planned, _)| is_gone(planned)) {
+            let plan = Arc::make_mut(&mut self.plan);
+            plan.anon.retain(|(planned, _)| !is_gone(planned));
+        }
     }
 
     /// Forgets a file that was found changed.

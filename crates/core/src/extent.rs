@@ -96,11 +96,13 @@ impl ExtentSet {
         after > 0 && self.extents[after - 1].contains(page)
     }
 
-    /// Appends an extent that starts at or after the end of the last one.
+    /// Appends an extent that starts at or after the end of the last one. An end past the last page number is cut.
     ///
     /// # Panics
     /// If the extent starts before the end of the last one: the caller's order is wrong.
     pub fn push_back(&mut self, extent: Extent) {
+        // The last page number has no page after it, so that no extent can hold it: an end beyond it is cut.
+        let extent = Extent::between(extent.start, extent.end());
         if extent.is_empty() {
             return;
         }
@@ -114,17 +116,40 @@ impl ExtentSet {
         }
     }
 
+    /// Appends what of an extent lies past the last one; it may overlap that, but not start before it.
+    fn push_joined(&mut self, extent: Extent) {
+        let end = self.extents.last().map_or(0, Extent::end);
+        self.push_back(Extent::between(extent.start.max(end), extent.end()));
+    }
+
+    fn with_capacity(extents: usize) -> Self {
+        Self {
+            extents: Vec::with_capacity(extents),
+        }
+    }
+
     /// The pages in `self` or in `other`.
     pub fn union(&self, other: &Self) -> Self {
-        let mut merged = Vec::with_capacity(self.extents.len() + other.extents.len());
-        merged.extend_from_slice(&self.extents);
-        merged.extend_from_slice(&other.extents);
-        Self::from(merged)
+        let (mut a, mut b) = (self.extents.as_slice(), other.extents.as_slice());
+        let mut set = Self::with_capacity(a.len() + b.len());
+        while let ([x, rest_a @ ..], [y, rest_b @ ..]) = (a, b) {
+            if x.start <= y.start {
+                set.push_joined(*x);
+                a = rest_a;
+            } else {
+                set.push_joined(*y);
+                b = rest_b;
+            }
+        }
+        for extent in a.iter().chain(b) {
+            set.push_joined(*extent);
+        }
+        set
     }
 
     /// The pages in both.
     pub fn intersection(&self, other: &Self) -> Self {
-        let mut set = Self::new();
+        let mut set = Self::with_capacity(self.extents.len().min(other.extents.len()));
         let (mut a, mut b) = (
             self.extents.iter().peekable(),
             other.extents.iter().peekable(),
@@ -142,7 +167,7 @@ impl ExtentSet {
 
     /// The pages in `self` that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
-        let mut set = Self::new();
+        let mut set = Self::with_capacity(self.extents.len());
         let mut cuts = other.extents.iter().peekable();
         for extent in &self.extents {
             let mut start = extent.start;
@@ -199,13 +224,9 @@ impl From<Vec<Extent>> for ExtentSet {
     /// Any extents, in any order, overlapping or empty; an end past the last page number is cut.
     fn from(mut extents: Vec<Extent>) -> Self {
         extents.sort_unstable();
-        let mut set = Self::new();
+        let mut set = Self::with_capacity(extents.len());
         for extent in extents {
-            let start = match set.extents.last() {
-                Some(last) => extent.start.max(last.end()),
-                None => extent.start,
-            };
-            set.push_back(Extent::between(start, extent.end()));
+            set.push_joined(extent);
         }
         set
     }

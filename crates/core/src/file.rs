@@ -4,10 +4,10 @@
 //! pages to [`FileState`]: the paper's Offline Candidate Table (counts of the profiling phase) and Prepaging
 //! Target Table (a mark) in one.
 
-use crate::extent::ExtentSet;
+use crate::extent::{Extent, ExtentSet};
 use crate::history::{Calibration, History};
 use crate::identity::FileId;
-use crate::params::{FileCandidates, FileParams};
+use crate::params::{FileCandidates, FileParams, PROFILE_SWITCHES_MAX};
 use crate::run_map::RunMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,7 +113,8 @@ impl FileTables {
     }
 
     /// Updates the tables from what a switch showed: profiling, insertion and eviction (ASAP section 4.2). Of the
-    /// files that are known and not in `seen`, nothing was accessed, except for those in `unresolved`.
+    /// files that are known and not in `seen`, nothing was accessed: a file of which nothing is known is in `seen`
+    /// with its pages unknown.
     pub fn learn(
         &mut self,
         seen: &BTreeMap<FileId, FileObservation>,
@@ -144,10 +145,19 @@ impl FileTables {
         if self.files.contains_key(file) {
             return;
         }
+        // Ids are ordered by path first.
+        let first = FileId {
+            path: file.path.clone(),
+            device: (0, 0),
+            inode: 0,
+            size: 0,
+            mtime_ns: i64::MIN,
+        };
         let old: Vec<FileId> = self
             .files
-            .keys()
-            .filter(|id| id.path == file.path)
+            .range(first..)
+            .map(|(id, _)| id)
+            .take_while(|id| id.path == file.path)
             .cloned()
             .collect();
         let mut map = RunMap::default();
@@ -160,23 +170,60 @@ impl FileTables {
         self.files.insert(file.clone(), map);
     }
 
-    /// Evicts until the bounds of `params` hold: pages with the least timeout first, then the smallest files.
+    /// Evicts until the bounds of `params` hold: the smallest files first, then runs of pages with the least
+    /// timeout, of these the least used and the shortest.
     pub fn bound(&mut self, params: &FileParams) {
-        let mut least = 1;
-        while self.runs() > params.runs_max && least < u8::MAX {
-            for map in self.files.values_mut() {
-                map.update_all(|state| (state.timeout > least).then_some(state));
+        self.bound_files(params.files_max);
+        let excess = self.runs().saturating_sub(params.runs_max);
+        if excess == 0 {
+            return;
+        }
+        let mut runs = Vec::new();
+        for (file, map) in &self.files {
+            runs.extend(map.iter().map(|(extent, state)| {
+                let rank = (state.timeout, state.history.used(), extent.len);
+                (rank, file.clone(), extent)
+            }));
+        }
+        runs.sort_unstable();
+        let mut evicted: BTreeMap<FileId, Vec<Extent>> = BTreeMap::new();
+        for (_, file, extent) in runs.into_iter().take(excess) {
+            evicted.entry(file).or_default().push(extent);
+        }
+        for (file, extents) in evicted {
+            if let Some(map) = self.files.get_mut(&file) {
+                map.update(&ExtentSet::from(extents), |_, _| None);
             }
-            least += 1;
         }
         self.files.retain(|_, map| !map.is_empty());
-        while self.files.len() > params.files_max || self.runs() > params.runs_max {
-            let smallest = self.files.iter().min_by_key(|(_, map)| map.pages());
-            let Some(file) = smallest.map(|(file, _)| file.clone()) else {
-                return;
-            };
+    }
+
+    fn bound_files(&mut self, files_max: usize) {
+        let excess = self.files.len().saturating_sub(files_max);
+        if excess == 0 {
+            return;
+        }
+        let mut files: Vec<(u64, FileId)> = self
+            .files
+            .iter()
+            .map(|(file, map)| (map.pages(), file.clone()))
+            .collect();
+        files.sort_unstable();
+        for (_, file) in files.into_iter().take(excess) {
             self.files.remove(&file);
         }
+    }
+
+    /// Whether it can be used: what tables from another source are checked by.
+    pub(crate) fn is_valid(&self) -> bool {
+        let is_valid = |state: FileState| {
+            state.history.is_valid()
+                && state.accesses <= state.trials
+                && state.trials <= self.profiled
+                && state.timeout > 0
+        };
+        self.profiled <= PROFILE_SWITCHES_MAX
+            && self.files.values().all(|map| map.is_valid(is_valid))
     }
 
     /// Number of runs, over all files.

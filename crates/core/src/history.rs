@@ -63,6 +63,11 @@ impl History {
         }
     }
 
+    /// Whether the mark is there: a byte read from elsewhere may lack it.
+    pub(crate) const fn is_valid(self) -> bool {
+        self.0 != 0
+    }
+
     /// Index of this history among all, below 256.
     pub const fn class(self) -> usize {
         self.0 as usize

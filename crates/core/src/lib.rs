@@ -16,5 +16,6 @@ pub mod machine;
 pub mod outcome;
 pub mod params;
 pub mod plan;
+pub mod replay;
 pub mod run_map;
 pub mod signal;

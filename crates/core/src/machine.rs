@@ -3,7 +3,7 @@
 //! Nothing here does I/O or asks a clock. Whoever executes the actions is the only seam: the service's executor, a
 //! failing one in tests, a recorded one in the replay simulator.
 
-use crate::app::{AppModel, Observation, Profile, anon_outcome, file_outcome};
+use crate::app::{AppModel, Known, Observation, Profile, anon_outcome, file_outcome};
 use crate::extent::ExtentSet;
 use crate::identity::{AppId, FileId, Instance};
 use crate::outcome::{SwitchRecord, Void};
@@ -131,6 +131,8 @@ pub enum Action {
         switch: u64,
         /// What was planned.
         plan: Arc<Plan>,
+        /// The pages of the tables, whose use or disuse is asked for.
+        known: Known,
     },
     /// Make pages cold again: they were mapped, and nothing vouches for their use.
     Cool {
@@ -301,18 +303,16 @@ impl Machine {
     }
 
     fn untrack(&mut self, app: &AppId) -> Vec<Action> {
-        match self.apps.remove(app) {
-            Some(tracked) => tracked
-                .switching
-                .map(|s| s.collect(app))
-                .into_iter()
-                .collect(),
-            None => Vec::new(),
-        }
+        let Some(tracked) = self.apps.remove(app) else {
+            return Vec::new();
+        };
+        let switching = tracked.switching.as_ref();
+        let collect = switching.map(|s| s.collect(app, tracked.model.known()));
+        collect.into_iter().collect()
     }
 
     fn begin(&mut self, now: Nanos, app: &AppId, source: Source) -> Vec<Action> {
-        let repeat = self.params.switch.repeat_ms * NANOS_PER_MS;
+        let repeat = self.params.switch.repeat_ms.saturating_mul(NANOS_PER_MS);
         let Some(tracked) = self.apps.get_mut(app) else {
             return Vec::new();
         };
@@ -365,7 +365,7 @@ impl Machine {
         let Some(switching) = tracked.switching.take() else {
             return Vec::new();
         };
-        let collect = switching.collect(app);
+        let collect = switching.collect(app, tracked.model.known());
         tracked.collecting = Some(Collecting {
             switching,
             ended: now,
@@ -439,11 +439,12 @@ fn record_of(collecting: &Collecting, seen: &Observation) -> SwitchRecord {
 }
 
 impl Switching {
-    fn collect(&self, app: &AppId) -> Action {
+    fn collect(&self, app: &AppId, known: Known) -> Action {
         Action::Collect {
             app: app.clone(),
             switch: self.number,
             plan: Arc::clone(&self.plan),
+            known,
         }
     }
 
@@ -451,10 +452,10 @@ impl Switching {
     fn deadline(&self, params: &Params) -> (Nanos, EndCause) {
         let quiet = self
             .last_fault
-            .saturating_add(params.switch.quiet_ms * NANOS_PER_MS);
+            .saturating_add(params.switch.quiet_ms.saturating_mul(NANOS_PER_MS));
         let cap = self
             .began
-            .saturating_add(params.switch.cap_ms * NANOS_PER_MS);
+            .saturating_add(params.switch.cap_ms.saturating_mul(NANOS_PER_MS));
         match quiet < cap {
             true => (quiet, EndCause::Quiet),
             false => (cap, EndCause::Cap),

@@ -84,6 +84,9 @@ impl Default for AnonParams {
     }
 }
 
+/// Most switches that the profiling phase may take.
+pub const PROFILE_SWITCHES_MAX: u8 = 100;
+
 /// Parameters of the estimator for file pages (ASAP section 4.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -217,7 +220,7 @@ impl Params {
     /// The first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParamError> {
         let share = |value: f32| (0.0..=1.0).contains(&value);
-        let rules: [(bool, &'static str, &'static str); 12] = [
+        let rules: [(bool, &'static str, &'static str); 13] = [
             (
                 (1..=127).contains(&self.anon.timeout_switches),
                 "anon.timeout_switches",
@@ -234,7 +237,7 @@ impl Params {
                 "64 to 1048576",
             ),
             (
-                (1..=100).contains(&self.file.profile_switches),
+                (1..=PROFILE_SWITCHES_MAX).contains(&self.file.profile_switches),
                 "file.profile_switches",
                 "1 to 100",
             ),
@@ -263,6 +266,11 @@ impl Params {
                     && self.switch.quiet_ms <= self.switch.cap_ms,
                 "switch.cap_ms",
                 "1 to 60000 and at least switch.quiet_ms",
+            ),
+            (
+                self.switch.repeat_ms <= 60_000,
+                "switch.repeat_ms",
+                "0 to 60000",
             ),
             (
                 share(self.switch.onset_swapped_share),

@@ -44,6 +44,17 @@ impl<V: Copy + PartialEq> RunMap<V> {
         self.runs.is_empty()
     }
 
+    /// Whether it keeps its invariants and every value satisfies `check`: what was read from elsewhere may not.
+    pub(crate) fn is_valid(&self, mut check: impl FnMut(V) -> bool) -> bool {
+        let mut end = 0;
+        self.runs.iter().all(|run| {
+            let in_order = run.start >= end;
+            let run_end = run.start.checked_add(u64::from(run.len));
+            end = run_end.unwrap_or(u64::MAX);
+            in_order && run.len > 0 && run_end.is_some() && check(run.value)
+        })
+    }
+
     /// Number of pages that it maps.
     pub fn pages(&self) -> u64 {
         self.runs.iter().map(|r| u64::from(r.len)).sum()

@@ -1,1 +1,19 @@
-//! 
+//! Executes what prepage-core decides: fetching, observing and keeping profiles.
+//!
+//! [`Engine`] is the real [`Executor`]: worker threads fetch ([`fetch`]), one thread observes ([`observe`]), one
+//! writes profiles ([`store`]). All of them sleep until they are given something to do.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod error;
+pub mod executor;
+pub mod fetch;
+mod members;
+pub mod observe;
+mod params;
+pub mod store;
+
+pub use engine::Engine;
+pub use error::{Error, Result};
+pub use executor::{Executor, FaultBurst, Members};
+pub use params::{CorePolicy, EngineParams, FetchParams, ObserveParams, ThreadPolicy};

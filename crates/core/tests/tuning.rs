@@ -1,0 +1,156 @@
+//! What the parameters of the estimators reach on synthetic workloads, as a table.
+//!
+//! Not part of a normal run: `cargo test --release -p prepage-core --test tuning -- --ignored --nocapture`.
+
+use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
+use prepage_core::replay::baseline::{Baseline, replay_baseline};
+use prepage_core::replay::synthetic::{Recurrence, Synthetic, recurrence};
+use prepage_core::replay::{Replayed, Tally, replay};
+use std::time::Instant;
+
+/// The first switch that counts: the estimators have learned.
+const FIRST: u64 = 11;
+
+fn percent(share: prepage_core::outcome::Share) -> f64 {
+    share.ratio().unwrap_or(f64::NAN) * 100.0
+}
+
+fn columns(tally: &Tally, switches: u64) -> String {
+    let each = |pages: u64| pages as f64 / switches as f64;
+    format!(
+        "{:5.1} {:5.1} {:7.0} {:7.0}",
+        percent(tally.precision()),
+        percent(tally.recall()),
+        each(tally.fetched + tally.gap),
+        each(tally.wasted())
+    )
+}
+
+fn line(name: &str, replayed: &Replayed) {
+    let (anon, file) = replayed.since(FIRST);
+    let late = replayed.switches.iter().filter(|s| s.number >= FIRST);
+    let switches = late.clone().count() as u64;
+    let (mut hits, mut of) = (0, 0);
+    for seen in late.map(|s| s.anon_seen) {
+        hits += seen.hits;
+        of += seen.of;
+    }
+    let live = percent(prepage_core::outcome::Share { hits, of });
+    println!(
+        "{name:34} | {} {live:5.1} | {} | {:4} kB",
+        columns(&anon, switches),
+        columns(&file, switches),
+        replayed.bytes_max / 1024
+    );
+}
+
+fn workloads() -> Vec<(&'static str, Synthetic)> {
+    let base = Synthetic {
+        apps: 10,
+        ..Synthetic::default()
+    };
+    let figure_6 = base.clone();
+    let stable = Synthetic {
+        anon: Recurrence {
+            context_change: 0.1,
+            occasional_pages: 300,
+            noise_pages: 30,
+            ..Recurrence::ANON
+        },
+        ..base.clone()
+    };
+    let drifting = Synthetic {
+        anon: Recurrence {
+            drift: 0.05,
+            context_change: 0.6,
+            noise_pages: 200,
+            ..Recurrence::ANON
+        },
+        ..base
+    };
+    vec![
+        ("figure 6", figure_6),
+        ("stable", stable),
+        ("drifting", drifting),
+    ]
+}
+
+#[test]
+#[ignore = "prints a table"]
+fn table() {
+    for (name, workload) in workloads() {
+        let ten = Synthetic {
+            switches: 10,
+            apps: 1,
+            ..workload.clone()
+        };
+        let (anon, file) = recurrence::<10>(ten.switches());
+        println!(
+            "\n== {name}: pages accessed in 1..10 of 10 switches: anon {anon:?}, file {file:?}"
+        );
+        println!(
+            "{:34} | prec. rec.  fetched wasted  live | file: prec. rec. fetched wasted | bytes",
+            ""
+        );
+        for baseline in [
+            Baseline::LastFootprint,
+            Baseline::Union,
+            Baseline::Frequency(0.5),
+            Baseline::Frequency(0.8),
+            Baseline::Oracle,
+        ] {
+            let replayed = replay_baseline(workload.switches(), baseline);
+            line(&format!("{baseline:?}"), &replayed);
+        }
+        for interval in [1, 16] {
+            let mut params = Params::default();
+            params.anon.rule = AnonRule::Paper;
+            params.file.file_candidates = FileCandidates::Offline;
+            params.anon.observe_interval_max = interval;
+            let replayed = replay(workload.switches(), &params, Mode::Full);
+            line(&format!("paper, interval {interval}"), &replayed);
+        }
+        for confidence in [0.3, 0.4, 0.5, 0.6, 0.7, 0.8] {
+            for interval in [1, 2, 4, 8, 16, 32] {
+                let mut params = Params::default();
+                params.anon.observe_interval_max = interval;
+                params.budget.confidence = confidence;
+                let replayed = replay(workload.switches(), &params, Mode::Full);
+                let name = format!("history {confidence}, interval {interval}");
+                line(&name, &replayed);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "prints a table"]
+fn other_parameters() {
+    for (name, workload) in workloads() {
+        println!("\n== {name}");
+        for keep in [0.5, 0.8, 0.9, 0.95] {
+            for timeout in [3, 5, 8, 12] {
+                let mut params = Params::default();
+                params.budget.calibration_keep = keep;
+                params.anon.timeout_switches = timeout;
+                let replayed = replay(workload.switches(), &params, Mode::Full);
+                line(&format!("keep {keep}, timeout {timeout}"), &replayed);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes long without optimization"]
+fn a_thousand_applications_take_under_a_minute() {
+    let workload = Synthetic {
+        apps: 1_000,
+        ..Synthetic::default()
+    };
+    let began = Instant::now();
+    let replayed = replay(workload.switches(), &Params::default(), Mode::Full);
+    let took = began.elapsed();
+    println!("{} switches in {took:?}", replayed.switches.len());
+    assert_eq!(replayed.switches.len(), 100_000);
+    assert!(took.as_secs() < 60, "{took:?}");
+}

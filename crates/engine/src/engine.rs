@@ -1,0 +1,250 @@
+//! The real executor.
+
+use crate::error::Result;
+use crate::executor::{Executor, FaultBurst, Members};
+use crate::fetch::cores::Cores;
+use crate::fetch::job::Job;
+use crate::fetch::pool::Pool;
+use crate::members::Roster;
+use crate::observe::collect::Task;
+use crate::observe::faults::FaultLog;
+use crate::observe::files::FileTrace;
+use crate::observe::observer::{Command, Observer};
+use crate::params::EngineParams;
+use prepage_core::app::Known;
+use prepage_core::identity::{AppId, Instance};
+use prepage_core::machine::{Action, Event, Nanos};
+use prepage_core::params::Mode;
+use prepage_core::plan::Plan;
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::pagemap::PageEntry;
+use prepage_kernel::support::Support;
+use prepage_kernel::swaps::{self, SwapKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Threads, rings and the processes followed.
+#[derive(Debug)]
+pub struct Engine {
+    params: EngineParams,
+    pool: Pool,
+    observer: Observer,
+    /// `None` where the kernel refuses: nothing is learned of anonymous pages then, and no onset is seen.
+    faults: Option<FaultLog>,
+    roster: Roster,
+    switches: BTreeMap<AppId, Switch>,
+    events: Vec<Event>,
+    warnings: Vec<String>,
+}
+
+/// A switch under way.
+#[derive(Debug, Default)]
+struct Switch {
+    began: Nanos,
+    job: Option<Arc<Job>>,
+    path_us: u64,
+}
+
+impl Engine {
+    /// Creates the threads and opens the rings. What this kernel refuses is done without: see
+    /// [`Engine::warnings`].
+    ///
+    /// # Errors
+    /// Where a thread cannot be created.
+    pub fn start(params: &EngineParams, support: &Support) -> Result<Self> {
+        let capacities: Vec<(usize, u64)> = support
+            .cpu_capacities
+            .iter()
+            .map(|&(core, capacity)| (core, capacity.into()))
+            .collect();
+        let fetch = &params.fetch;
+        let cores = Cores::new(&capacities, &fetch.big_cores, &fetch.little_cores);
+        let mut warnings = Vec::new();
+        let faults = FaultLog::open(&cores.all, &params.observe)
+            .map_err(|error| warnings.push(format!("{error}; anonymous pages are not learned, and a switch that no signal announces is not noticed")))
+            .ok();
+        let trace = FileTrace::open(&cores.all, &params.observe)
+            .map_err(|error| warnings.push(format!("{error}; file pages are not learned")))
+            .ok();
+        Ok(Self {
+            pool: Pool::start(fetch, &cores)?,
+            observer: Observer::start(trace, &params.observe)?,
+            params: params.clone(),
+            faults,
+            roster: Roster::default(),
+            switches: BTreeMap::new(),
+            events: Vec::new(),
+            warnings,
+        })
+    }
+
+    /// What this kernel refused, and what that costs.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Readable when [`Executor::events`] has something.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.observer.done_fd().as_fd()
+    }
+
+    /// Readable when [`Executor::drain_faults`] should be called.
+    pub fn fault_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.faults.as_ref().map(FaultLog::fds).unwrap_or_default()
+    }
+
+    /// Threads that hung in a call and were replaced.
+    pub fn threads_given_up(&self) -> usize {
+        self.pool.given_up()
+    }
+
+    fn fetch(&mut self, now: Nanos, app: &AppId, plan: &Plan, mode: Mode) {
+        let members = self.roster.members(app);
+        let job = Arc::new(Job::new(plan, mode, &members, swaps_to_disk(), now));
+        if !job.is_empty() {
+            self.pool.run(&job);
+        }
+        let switch = self.switches.entry(app.clone()).or_default();
+        switch.began = now;
+        switch.path_us = monotonic_ns().saturating_sub(now) / 1_000;
+        switch.job = Some(job).filter(|job| !job.is_empty());
+    }
+
+    fn observe(&mut self, now: Nanos, app: &AppId) {
+        let switch = self.switches.entry(app.clone()).or_default();
+        switch.began = now;
+        self.observer.tell(Command::Begin);
+        if let Some(faults) = &self.faults {
+            faults.set_onset(false);
+        }
+        let found = self.roster.refresh(app);
+        self.events.extend(found);
+    }
+
+    fn collect(&mut self, app: AppId, number: u64, plan: Arc<Plan>, known: Known) {
+        let Some(switch) = self.switches.remove(&app) else {
+            return;
+        };
+        if let Some(job) = &switch.job {
+            job.cancel();
+        }
+        let found = self.roster.refresh(&app);
+        self.events.extend(found);
+        self.drain_faults();
+        let members = self.roster.members(&app);
+        let pids: BTreeSet<i32> = members.iter().map(|m| m.instance.pid).collect();
+        let since = switch
+            .began
+            .saturating_sub(self.params.observe.lookback_ms * 1_000_000);
+        let mut buffer = Default::default();
+        if let Some(faults) = &mut self.faults {
+            buffer = faults.take(&pids, since);
+            if self.switches.is_empty() {
+                faults.forget(monotonic_ns());
+                faults.set_onset(true);
+            }
+        }
+        self.observer.tell(Command::Collect(Box::new(Task {
+            app,
+            switch: number,
+            plan,
+            known,
+            members,
+            job: switch.job,
+            faults: buffer,
+            switch_path_us: switch.path_us,
+        })));
+    }
+
+    fn cool(&self, instance: &Instance, pages: prepage_core::extent::ExtentSet) {
+        let Some(app) = self.roster.app_of(instance.pid) else {
+            return;
+        };
+        if let Some(member) = self.roster.member(app, instance) {
+            let member = Arc::clone(member);
+            self.observer.tell(Command::Cool { member, pages });
+        }
+    }
+}
+
+/// Whether some swap area is a disk or a file: its reads are submitted before anything is mapped.
+fn swaps_to_disk() -> bool {
+    let areas = swaps::areas().unwrap_or_default();
+    areas
+        .iter()
+        .any(|area| area.kind != SwapKind::Zram && area.used_kib > 0)
+}
+
+impl Executor for Engine {
+    fn follow(&mut self, app: &AppId, members: Members) {
+        self.roster.follow(app, members);
+        let found = self.roster.refresh(app);
+        self.events.extend(found);
+    }
+
+    fn unfollow(&mut self, app: &AppId) {
+        self.roster.unfollow(app);
+        self.observer.tell(Command::Forget(app.clone()));
+    }
+
+    fn perform(&mut self, now: Nanos, action: Action) {
+        match action {
+            Action::Fetch {
+                app, plan, mode, ..
+            } => self.fetch(now, &app, &plan, mode),
+            Action::Observe { app, .. } => self.observe(now, &app),
+            Action::Collect {
+                app,
+                switch,
+                plan,
+                known,
+            } => self.collect(app, switch, plan, known),
+            Action::Cool { instance, pages } => self.cool(&instance, pages),
+            // The caller holds the store.
+            Action::Store { .. } => {}
+        }
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut self.events);
+        events.extend(self.observer.results());
+        events
+    }
+
+    fn drain_faults(&mut self) -> Vec<FaultBurst> {
+        let Some(faults) = &mut self.faults else {
+            return Vec::new();
+        };
+        let roster = &self.roster;
+        let bursts = faults.drain(|pid| roster.app_of(pid).is_some());
+        if self.switches.is_empty() {
+            let lookback = self.params.observe.lookback_ms * 1_000_000;
+            faults.forget(monotonic_ns().saturating_sub(lookback));
+        }
+        bursts
+    }
+
+    fn app_of(&self, pid: i32) -> Option<AppId> {
+        self.roster.app_of(pid).cloned()
+    }
+
+    fn swapped_share(&self, app: &AppId, instances: &[(Instance, Vec<u64>)]) -> f32 {
+        let (mut asked, mut swapped) = (0u32, 0u32);
+        let mut entry = [PageEntry::default()];
+        for (instance, pages) in instances {
+            let Some(member) = self.roster.member(app, instance) else {
+                continue;
+            };
+            for &page in pages {
+                asked += 1;
+                let read = member.pagemap.read(page, &mut entry).unwrap_or(0);
+                swapped += u32::from(read == 1 && !entry[0].present());
+            }
+        }
+        match asked {
+            0 => 0.0,
+            _ => swapped as f32 / asked as f32,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The error of this crate: the operation, what it was done to, and why it failed.
+
+use std::path::PathBuf;
+
+/// What failed.
+#[derive(Debug)]
+pub enum Error {
+    /// A kernel interface.
+    Kernel(prepage_kernel::Error),
+    /// A file of the store.
+    Store {
+        /// What was done.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The kernel's error.
+        source: std::io::Error,
+    },
+    /// Another service uses the store.
+    StoreLocked {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// A profile that cannot be read.
+    Profile {
+        /// Where it came from.
+        origin: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A thread could not be created.
+    Thread {
+        /// Its name.
+        name: String,
+        /// The kernel's error.
+        source: std::io::Error,
+    },
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kernel(error) => error.fmt(f),
+            Self::Store {
+                operation,
+                path,
+                source,
+            } => {
+                write!(f, "{operation} of {}: {source}", path.display())
+            }
+            Self::StoreLocked { path } => write!(
+                f,
+                "the store {} is in use by another prepaged: stop it, or give this one another --state",
+                path.display()
+            ),
+            Self::Profile { origin, reason } => write!(f, "profile {origin}: {reason}"),
+            Self::Thread { name, source } => write!(f, "creating thread {name}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Kernel(error) => Some(error),
+            Self::Store { source, .. } | Self::Thread { source, .. } => Some(source),
+            Self::StoreLocked { .. } | Self::Profile { .. } => None,
+        }
+    }
+}
+
+impl From<prepage_kernel::Error> for Error {
+    fn from(error: prepage_kernel::Error) -> Self {
+        Self::Kernel(error)
+    }
+}

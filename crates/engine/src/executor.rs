@@ -1,0 +1,54 @@
+//! The seam between what is decided and what is done.
+
+use prepage_core::identity::{AppId, Instance};
+use prepage_core::machine::{Action, Event, Nanos};
+use std::path::PathBuf;
+
+/// Which processes make up an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// Every process in a control group and below it: an absolute directory of any hierarchy, v1 or v2.
+    Cgroup(PathBuf),
+    /// A process and its descendants.
+    Tree(i32),
+}
+
+/// Demand faults of one process since they were last drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultBurst {
+    /// Process id (thread group).
+    pub pid: i32,
+    /// Number of demand faults.
+    pub count: u32,
+    /// Time of the first, monotonic.
+    pub first_at: Nanos,
+    /// Time of the last, monotonic.
+    pub last_at: Nanos,
+}
+
+/// Executes actions. The service runs the real one, [`crate::Engine`]; tests run one that fails, and one that was
+/// recorded.
+pub trait Executor {
+    /// Follows an application's processes. Their instances come as events.
+    fn follow(&mut self, app: &AppId, members: Members);
+
+    /// Follows them no longer.
+    fn unfollow(&mut self, app: &AppId);
+
+    /// Starts an action; what comes of it arrives in [`Executor::events`]. Never blocks on the application, its
+    /// files or its swap device.
+    fn perform(&mut self, now: Nanos, action: Action);
+
+    /// What has happened since the last call: observations, instances begun and ended, files found changed.
+    fn events(&mut self) -> Vec<Event>;
+
+    /// Demand faults since the last call, of all processes of the machine, by process.
+    fn drain_faults(&mut self) -> Vec<FaultBurst>;
+
+    /// The application that a process belongs to, among those followed.
+    fn app_of(&self, pid: i32) -> Option<AppId>;
+
+    /// The share (0 to 1) of the planned anonymous pages of an application that is swapped out now. Looks at a
+    /// sample of bounded size.
+    fn swapped_share(&self, app: &AppId, instances: &[(Instance, Vec<u64>)]) -> f32;
+}

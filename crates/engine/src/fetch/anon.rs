@@ -1,0 +1,164 @@
+//! What a thread does to fetch anonymous pages (ASAP section 5.1).
+//!
+//! On zram the cores decompress: a page is brought in and mapped at once. On a disk, reads must be in flight
+//! first: everything is submitted in wide spans, then mapped. Which it is, pagemap says page by page; a page that
+//! zswap holds in front of a disk goes the disk's way, since pagemap cannot tell it apart, and costs one pass over
+//! the swap cache more.
+
+use crate::fetch::heart::Heart;
+use crate::fetch::job::{Job, Part, Piece};
+use crate::members::Member;
+use crate::params::FetchParams;
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_kernel::pagemap::PageEntry;
+use prepage_kernel::{process_madvise, process_vm, sched};
+use std::ops::Range;
+
+/// Pages brought in by one thread, by member, not yet in order.
+type Brought = Vec<(usize, Extent)>;
+
+/// Works on the job's anonymous pages until all are taken.
+pub fn fetch(job: &Job, params: &FetchParams, heart: &Heart, part: &mut Part) {
+    let mut worker = Worker {
+        job,
+        params,
+        heart,
+        entries: Vec::new(),
+        brought: Vec::new(),
+        since_pause: 0,
+    };
+    if job.swaps_to_disk {
+        worker.submit_all();
+    }
+    worker.bring_all();
+    for (member, extent) in worker.brought {
+        let set = part.anon.entry(member).or_default();
+        *set = set.union(&ExtentSet::from(vec![extent]));
+    }
+}
+
+struct Worker<'a> {
+    job: &'a Job,
+    params: &'a FetchParams,
+    heart: &'a Heart,
+    entries: Vec<PageEntry>,
+    brought: Brought,
+    since_pause: u64,
+}
+
+impl Worker<'_> {
+    /// First pass for disks: many reads in flight, sorted by address, nothing mapped.
+    fn submit_all(&mut self) {
+        loop {
+            let pieces = self.job.take_to_submit(self.params.disk_span_pages);
+            if pieces.is_empty() {
+                return;
+            }
+            self.job.note_begin();
+            self.heart.beat();
+            for piece in pieces {
+                let member = &self.job.members[piece.member];
+                let ranges = self.absent(member, piece.extent);
+                // A process that ends meanwhile, or a region that is gone: nothing left to bring in.
+                let _ = process_madvise::willneed(member.process.pidfd(), &ranges);
+            }
+            self.pause_after(self.params.disk_span_pages);
+        }
+    }
+
+    fn bring_all(&mut self) {
+        loop {
+            let pieces = self.job.take_to_map(self.params.anon_batch_pages);
+            if pieces.is_empty() {
+                return;
+            }
+            self.job.note_begin();
+            self.heart.beat();
+            for piece in pieces {
+                self.bring(&piece);
+            }
+            self.pause_after(self.params.anon_batch_pages);
+        }
+    }
+
+    /// Brings in one piece: pages that are present are skipped.
+    fn bring(&mut self, piece: &Piece) {
+        let member = &self.job.members[piece.member];
+        let absent = self.absent(member, piece.extent);
+        if absent.is_empty() {
+            return;
+        }
+        // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
+        // MADV_WILLNEED brings in only what exists.
+        let swapped: Vec<Range<u64>> = runs(piece.extent, &self.entries, |e| e.swapped());
+        if piece.watch || swapped.is_empty() {
+            let _ = process_madvise::willneed(member.process.pidfd(), &absent);
+            self.note(piece.member, &absent);
+            return;
+        }
+        let pages: Vec<u64> = swapped.into_iter().flatten().collect();
+        let mut rest = pages.as_slice();
+        while !rest.is_empty() && !self.job.is_cancelled() {
+            let Ok(read) = process_vm::touch(member.instance.pid, rest) else {
+                break;
+            };
+            let done: Vec<Range<u64>> = rest[..read].iter().map(|&p| p..p + 1).collect();
+            self.note(piece.member, &done);
+            // A short call stopped at a page that cannot be read: go on behind it.
+            rest = rest.get(read + 1..).unwrap_or_default();
+        }
+    }
+
+    /// Ranges of the extent's pages that are not mapped.
+    fn absent(&mut self, member: &Member, extent: Extent) -> Vec<Range<u64>> {
+        self.entries.clear();
+        self.entries
+            .resize(extent.len as usize, PageEntry::default());
+        match member.pagemap.read(extent.start, &mut self.entries) {
+            Ok(read) => self.entries.truncate(read),
+            Err(_) => self.entries.clear(),
+        }
+        runs(extent, &self.entries, |e| !e.present())
+    }
+
+    fn note(&mut self, member: usize, ranges: &[Range<u64>]) {
+        for range in ranges {
+            match self.brought.last_mut() {
+                Some((last, extent)) if *last == member && extent.end() == range.start => {
+                    extent.len += range.end - range.start;
+                }
+                _ => self
+                    .brought
+                    .push((member, Extent::between(range.start, range.end))),
+            }
+        }
+    }
+
+    /// Lets the application have its address space's lock.
+    fn pause_after(&mut self, pages: u64) {
+        self.since_pause += pages;
+        if self.since_pause >= self.params.pace_pages && self.params.pace_us > 0 {
+            self.since_pause = 0;
+            sched::sleep_us(self.params.pace_us);
+        }
+    }
+}
+
+/// The runs of pages of `extent` whose entry satisfies `wanted`.
+fn runs(
+    extent: Extent,
+    entries: &[PageEntry],
+    wanted: impl Fn(PageEntry) -> bool,
+) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for (page, &entry) in (extent.start..).zip(entries) {
+        if !wanted(entry) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == page => last.end += 1,
+            _ => runs.push(page..page + 1),
+        }
+    }
+    runs
+}

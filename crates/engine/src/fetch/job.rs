@@ -1,0 +1,262 @@
+//! One switch's fetching: the work, shared by all threads, and what came of it.
+
+use crate::members::{Member, Rights};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::file::FileTargets;
+use prepage_core::identity::{FileId, Instance};
+use prepage_core::machine::Nanos;
+use prepage_core::params::Mode;
+use prepage_core::plan::Plan;
+use prepage_kernel::clock::monotonic_ns;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Contiguous anonymous pages of one process.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Index into [`Job::members`].
+    pub member: usize,
+    /// Whether they are only brought to the swap cache, so that their use can be seen.
+    pub watch: bool,
+    /// Virtual pages.
+    pub extent: Extent,
+    /// Pages of all pieces before it.
+    before: u64,
+}
+
+/// One switch's plan, ready to be worked on.
+#[derive(Debug)]
+pub struct Job {
+    /// The processes whose anonymous pages are fetched.
+    pub members: Vec<Arc<Member>>,
+    /// Their pages, in the order of the plan.
+    pieces: Vec<Piece>,
+    /// The files, large ones first.
+    pub files: Vec<FileTargets>,
+    /// A process in whose root directory the files' paths hold, and whose rights they are read with.
+    pub root_pid: Option<i32>,
+    /// Those rights.
+    pub rights: Option<Rights>,
+    /// Whether some swap device is a disk: reads are then submitted before anything is mapped.
+    pub swaps_to_disk: bool,
+    signalled: Nanos,
+    submit_next: AtomicU64,
+    map_next: AtomicU64,
+    files_taken: Mutex<(usize, usize)>,
+    cancelled: AtomicBool,
+    first_fetch: AtomicU64,
+    last_fetch: AtomicU64,
+    done: Mutex<Fetched>,
+    all_done: Condvar,
+}
+
+/// What a job has brought in.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// Anonymous pages brought in, mapped or not, by process instance.
+    pub anon: BTreeMap<Instance, ExtentSet>,
+    /// Files found updated, replaced, truncated or gone.
+    pub stale_files: BTreeSet<FileId>,
+    /// CPU time of the threads, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Threads that have not finished with the job.
+    workers_left: usize,
+}
+
+impl Job {
+    /// Prepares what `mode` fetches of `plan`. `members` are the application's processes.
+    pub fn new(
+        plan: &Plan,
+        mode: Mode,
+        members: &[Arc<Member>],
+        swaps_to_disk: bool,
+        signalled: Nanos,
+    ) -> Self {
+        let mut job = Self {
+            members: Vec::new(),
+            pieces: Vec::new(),
+            files: Vec::new(),
+            root_pid: None,
+            rights: None,
+            swaps_to_disk,
+            signalled,
+            submit_next: AtomicU64::new(0),
+            map_next: AtomicU64::new(0),
+            files_taken: Mutex::new((0, 0)),
+            cancelled: AtomicBool::new(false),
+            first_fetch: AtomicU64::new(0),
+            last_fetch: AtomicU64::new(0),
+            done: Mutex::new(Fetched::default()),
+            all_done: Condvar::new(),
+        };
+        if mode.fetches_anon() {
+            job.add_anon(plan, members);
+        }
+        if let (true, Some(first)) = (mode.fetches_files(), members.first()) {
+            job.files = plan.files.clone();
+            job.root_pid = Some(first.instance.pid);
+            job.rights = Some(first.rights.clone());
+        }
+        job
+    }
+
+    fn add_anon(&mut self, plan: &Plan, members: &[Arc<Member>]) {
+        let mut before = 0;
+        for (instance, targets) in &plan.anon {
+            let Some(member) = members.iter().find(|m| m.instance == *instance) else {
+                continue;
+            };
+            let index = self.members.len();
+            self.members.push(Arc::clone(member));
+            let map = targets.map.extents().iter().map(|&e| (e, false));
+            let watch = targets.watch.extents().iter().map(|&e| (e, true));
+            let mut pieces: Vec<(Extent, bool)> = map.chain(watch).collect();
+            pieces.sort_unstable();
+            for (extent, watch) in pieces {
+                self.pieces.push(Piece {
+                    member: index,
+                    watch,
+                    extent,
+                    before,
+                });
+                before += extent.len;
+            }
+        }
+    }
+
+    /// Whether there is nothing to fetch.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.files.is_empty()
+    }
+
+    /// Whether there are anonymous pages to fetch.
+    pub fn has_anon(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// Takes the next `pages` pages to be submitted to the swap device; empty when all are taken.
+    pub fn take_to_submit(&self, pages: u64) -> Vec<Piece> {
+        self.take(&self.submit_next, pages)
+    }
+
+    /// Takes the next `pages` pages to be brought in; empty when all are taken.
+    pub fn take_to_map(&self, pages: u64) -> Vec<Piece> {
+        self.take(&self.map_next, pages)
+    }
+
+    fn take(&self, next: &AtomicU64, pages: u64) -> Vec<Piece> {
+        if self.is_cancelled() {
+            return Vec::new();
+        }
+        let from = next.fetch_add(pages, Ordering::Relaxed);
+        let to = from.saturating_add(pages);
+        let first = self
+            .pieces
+            .partition_point(|p| p.before + p.extent.len <= from);
+        let mut taken = Vec::new();
+        for piece in self.pieces[first..].iter().take_while(|p| p.before < to) {
+            let skip = from.saturating_sub(piece.before);
+            let end = piece.extent.len.min(to - piece.before);
+            taken.push(Piece {
+                extent: Extent::between(piece.extent.start + skip, piece.extent.start + end),
+                ..*piece
+            });
+        }
+        taken
+    }
+
+    /// Takes a file: the largest left, or the smallest left. The file is the unit of work (ASAP section 5.2).
+    pub fn take_file(&self, largest: bool) -> Option<&FileTargets> {
+        let mut taken = lock(&self.files_taken);
+        if self.is_cancelled() || taken.0 + taken.1 >= self.files.len() {
+            return None;
+        }
+        if largest {
+            taken.0 += 1;
+            return self.files.get(taken.0 - 1);
+        }
+        taken.1 += 1;
+        self.files.get(self.files.len() - taken.1)
+    }
+
+    /// Whether the switch is over: what is left is not fetched.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Ends fetching after the calls under way.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a fetch begins.
+    pub fn note_begin(&self) {
+        if self.first_fetch.load(Ordering::Relaxed) == 0 {
+            let now = monotonic_ns();
+            // Another thread was first where this fails.
+            let _ = self
+                .first_fetch
+                .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets how many threads will call [`Job::finish`].
+    pub fn expect_workers(&self, workers: usize) {
+        lock(&self.done).workers_left = workers;
+    }
+
+    /// Takes one thread's results.
+    pub fn finish(&self, part: Part) {
+        self.last_fetch.fetch_max(monotonic_ns(), Ordering::Relaxed);
+        let mut done = lock(&self.done);
+        for (member, pages) in part.anon {
+            let set = done.anon.entry(self.members[member].instance).or_default();
+            *set = set.union(&pages);
+        }
+        done.stale_files.extend(part.stale_files);
+        done.cpu_ns += part.cpu_ns;
+        done.workers_left = done.workers_left.saturating_sub(1);
+        if done.workers_left == 0 {
+            self.all_done.notify_all();
+        }
+    }
+
+    /// Waits until every thread has finished, `limit` at the longest, and takes the results. A thread that hangs
+    /// in a call is not waited for longer: what it has done is unknown.
+    pub fn take_fetched(&self, limit: Duration) -> Fetched {
+        let done = lock(&self.done);
+        let (mut done, _) = self
+            .all_done
+            .wait_timeout_while(done, limit, |done| done.workers_left > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *done)
+    }
+
+    /// From the signal to the first fetch, and to the end of the last, in microseconds; 0 where nothing was
+    /// fetched.
+    pub fn times_us(&self) -> (u64, u64) {
+        let since = |at: &AtomicU64| match at.load(Ordering::Relaxed) {
+            0 => 0,
+            at => at.saturating_sub(self.signalled) / 1_000,
+        };
+        (since(&self.first_fetch), since(&self.last_fetch))
+    }
+}
+
+/// What one thread has done for a job.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// Anonymous pages brought in, by index into [`Job::members`].
+    pub anon: BTreeMap<usize, ExtentSet>,
+    /// Files found changed.
+    pub stale_files: Vec<FileId>,
+    /// CPU time, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// A thread that panicked has left nothing half-done that matters here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,179 @@
+//! Threads created once, asleep until they are handed a job.
+
+use crate::error::{Error, Result};
+use crate::fetch::cores::{Cores, FileThread, file_threads};
+use crate::fetch::heart::Heart;
+use crate::fetch::job::{Job, Part};
+use crate::fetch::{anon, file};
+use crate::params::{FetchParams, ThreadPolicy};
+use prepage_kernel::sched::{self, Policy};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// The default timer slack, 50 us, would more than triple the pause between batches.
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
+
+/// The fetching threads.
+#[derive(Debug)]
+pub struct Pool {
+    params: Arc<FetchParams>,
+    workers: Vec<Worker>,
+    /// Threads that hung in a call and were replaced.
+    given_up: usize,
+}
+
+#[derive(Debug)]
+struct Worker {
+    role: Role,
+    /// Dropping it ends the thread, once it is idle.
+    jobs: Sender<Arc<Job>>,
+    heart: Arc<Heart>,
+}
+
+#[derive(Clone, Debug)]
+enum Role {
+    /// Fetches anonymous pages on one core.
+    Anon { core: usize },
+    /// Fetches file pages.
+    File(FileThread),
+}
+
+impl Role {
+    fn has_work(&self, job: &Job) -> bool {
+        match self {
+            Self::Anon { .. } => job.has_anon(),
+            Self::File(_) => !job.files.is_empty(),
+        }
+    }
+}
+
+impl Pool {
+    /// Creates the threads.
+    ///
+    /// # Errors
+    /// [`Error::Thread`] where one cannot be created.
+    pub fn start(params: &FetchParams, cores: &Cores) -> Result<Self> {
+        let params = Arc::new(params.clone());
+        let count = match params.anon_threads {
+            0 => cores.all.len(),
+            wanted => wanted,
+        };
+        let anon = cores
+            .all
+            .iter()
+            .cycle()
+            .take(count)
+            .map(|&core| Role::Anon { core });
+        let files = file_threads(params.core_policy, cores)
+            .into_iter()
+            .map(Role::File);
+        let workers = anon
+            .chain(files)
+            .map(|role| Worker::start(role, &params))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            params,
+            workers,
+            given_up: 0,
+        })
+    }
+
+    /// Threads that were given up because they hung in a call.
+    pub fn given_up(&self) -> usize {
+        self.given_up
+    }
+
+    /// Hands a job to the threads that have work in it and wakes them.
+    pub fn run(&mut self, job: &Arc<Job>) {
+        self.replace_stopped();
+        let wanted: Vec<&Worker> = self
+            .workers
+            .iter()
+            .filter(|w| w.role.has_work(job))
+            .collect();
+        job.expect_workers(wanted.len());
+        for worker in wanted {
+            // A thread ends only when its queue is dropped.
+            let _ = worker.jobs.send(Arc::clone(job));
+        }
+    }
+
+    /// The watchdog: a thread that hangs in one call is replaced. It ends by itself when the call does.
+    fn replace_stopped(&mut self) {
+        let limit = Duration::from_millis(self.params.watchdog_ms);
+        for index in (0..self.workers.len()).rev() {
+            if !self.workers[index].heart.has_stopped(limit) {
+                continue;
+            }
+            self.given_up += 1;
+            let role = self.workers[index].role.clone();
+            let replacement = match self.given_up <= self.params.replacements_max {
+                true => Worker::start(role, &self.params).ok(),
+                false => None,
+            };
+            match replacement {
+                Some(worker) => self.workers[index] = worker,
+                None => drop(self.workers.remove(index)),
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn start(role: Role, params: &Arc<FetchParams>) -> Result<Self> {
+        let (jobs, queue) = channel();
+        let heart = Arc::new(Heart::default());
+        let name = match &role {
+            Role::Anon { core } => format!("prepage-anon{core}"),
+            Role::File(_) => "prepage-file".to_owned(),
+        };
+        let (own_role, own_params, own_heart) =
+            (role.clone(), Arc::clone(params), Arc::clone(&heart));
+        std::thread::Builder::new()
+            .name(name.clone())
+            .stack_size(256 << 10)
+            .spawn(move || run(&own_role, &own_params, &own_heart, &queue))
+            .map_err(|source| Error::Thread { name, source })?;
+        Ok(Self { role, jobs, heart })
+    }
+}
+
+fn run(role: &Role, params: &FetchParams, heart: &Heart, queue: &Receiver<Arc<Job>>) {
+    settle(role, params);
+    while let Ok(job) = queue.recv() {
+        let before = sched::thread_cpu_time_ns();
+        let mut part = Part::default();
+        match role {
+            Role::Anon { .. } => anon::fetch(&job, params, heart, &mut part),
+            Role::File(thread) => file::fetch(&job, thread, params, heart, &mut part),
+        }
+        heart.rest();
+        part.cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
+        job.finish(part);
+    }
+}
+
+/// Takes the core and the scheduling that the role asks for. What the kernel refuses (a core that went offline, a
+/// slice before 6.12) is done without.
+fn settle(role: &Role, params: &FetchParams) {
+    let other = Policy::Other {
+        nice: params.anon_nice,
+        slice_us: (params.anon_slice_us > 0).then_some(params.anon_slice_us),
+    };
+    let (cores, policy) = match role {
+        Role::Anon { core } => {
+            let policy = match params.anon_policy {
+                ThreadPolicy::Other => other,
+                ThreadPolicy::Idle => Policy::Idle,
+            };
+            (vec![*core], policy)
+        }
+        Role::File(thread) if thread.idle => (thread.cores.clone(), Policy::Idle),
+        Role::File(thread) => (thread.cores.clone(), other),
+    };
+    let _ = sched::pin_current_thread(&cores);
+    let _ = sched::set_current_thread_policy(policy);
+    let _ = sched::set_timer_slack_ns(TIMER_SLACK_NS);
+}

@@ -1,0 +1,167 @@
+//! The processes of the applications followed.
+
+use crate::executor::Members;
+use prepage_core::identity::{AppId, Instance};
+use prepage_core::machine::Event;
+use prepage_kernel::pagemap::Pagemap;
+use prepage_kernel::process::{self, Process};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Most processes followed for one application.
+const MEMBERS_MAX: usize = prepage_core::app::INSTANCES_MAX;
+
+/// One process instance, held so that its pid cannot come to mean another process.
+#[derive(Debug)]
+pub struct Member {
+    /// What the estimators know it by.
+    pub instance: Instance,
+    /// Held by pidfd.
+    pub process: Process,
+    /// Its page table's view. After an exec it shows the address space that is gone: nothing.
+    pub pagemap: Pagemap,
+    /// Whose file-system rights it has.
+    pub rights: Rights,
+}
+
+/// File-system rights: what file pages are read with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// File-system user id.
+    pub uid: u32,
+    /// File-system group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Followed {
+    how: Members,
+    members: BTreeMap<i32, Arc<Member>>,
+}
+
+/// All applications followed, with their processes.
+#[derive(Debug, Default)]
+pub struct Roster {
+    apps: BTreeMap<AppId, Followed>,
+    by_pid: BTreeMap<i32, AppId>,
+}
+
+impl Roster {
+    /// Begins to follow an application; [`Roster::refresh`] finds its processes.
+    pub fn follow(&mut self, app: &AppId, how: Members) {
+        match self.apps.get_mut(app) {
+            Some(followed) => followed.how = how,
+            None => {
+                let members = BTreeMap::new();
+                self.apps.insert(app.clone(), Followed { how, members });
+            }
+        }
+    }
+
+    /// Ends following it.
+    pub fn unfollow(&mut self, app: &AppId) {
+        self.apps.remove(app);
+        self.by_pid.retain(|_, owner| owner != app);
+    }
+
+    /// The application that a process belongs to.
+    pub fn app_of(&self, pid: i32) -> Option<&AppId> {
+        self.by_pid.get(&pid)
+    }
+
+    /// The processes of an application that were there at the last refresh.
+    pub fn members(&self, app: &AppId) -> Vec<Arc<Member>> {
+        let followed = self.apps.get(app);
+        followed.map_or_else(Vec::new, |f| f.members.values().cloned().collect())
+    }
+
+    /// One of them.
+    pub fn member(&self, app: &AppId, instance: &Instance) -> Option<&Arc<Member>> {
+        let member = self.apps.get(app)?.members.get(&instance.pid)?;
+        (member.instance == *instance).then_some(member)
+    }
+
+    /// Looks which processes there are now. Returns an event for each instance that ended or began.
+    pub fn refresh(&mut self, app: &AppId) -> Vec<Event> {
+        let Some(followed) = self.apps.get_mut(app) else {
+            return Vec::new();
+        };
+        let present = pids_of(&followed.how);
+        let mut events = Vec::new();
+        let by_pid = &mut self.by_pid;
+        followed.members.retain(|pid, member| {
+            let stays = present.contains(pid) && is_same_instance(member);
+            if !stays {
+                by_pid.remove(pid);
+                events.push(Event::InstanceEnded {
+                    app: app.clone(),
+                    instance: member.instance,
+                });
+            }
+            stays
+        });
+        for pid in present.into_iter().take(MEMBERS_MAX) {
+            if followed.members.contains_key(&pid) {
+                continue;
+            }
+            // A process that vanished meanwhile, or that we may not look into, is none of ours.
+            let Ok(member) = open_member(pid) else {
+                continue;
+            };
+            events.push(Event::InstanceStarted {
+                app: app.clone(),
+                instance: member.instance,
+            });
+            by_pid.insert(pid, app.clone());
+            followed.members.insert(pid, Arc::new(member));
+        }
+        events
+    }
+}
+
+fn is_same_instance(member: &Member) -> bool {
+    member.process.is_alive()
+        && process::exec_generation(member.instance.pid).ok() == Some(member.instance.exec)
+}
+
+fn open_member(pid: i32) -> prepage_kernel::Result<Member> {
+    let process = Process::open(pid)?;
+    let status = process::status(pid)?;
+    let exec = process::exec_generation(pid)?;
+    let pagemap = process.pagemap()?;
+    Ok(Member {
+        instance: Instance {
+            pid,
+            start_ticks: process.id().start_ticks,
+            exec,
+        },
+        process,
+        pagemap,
+        rights: Rights {
+            uid: status.uid.file_system,
+            gid: status.gid.file_system,
+            groups: status.groups,
+        },
+    })
+}
+
+fn pids_of(how: &Members) -> BTreeSet<i32> {
+    match how {
+        Members::Cgroup(dir) => prepage_kernel::cgroup::procs(dir)
+            .unwrap_or_default()
+            .into_iter()
+            .collect(),
+        Members::Tree(root) => {
+            let mut tree = BTreeSet::new();
+            let mut todo = vec![*root];
+            while let Some(pid) = todo.pop() {
+                if tree.len() < MEMBERS_MAX && tree.insert(pid) {
+                    todo.extend(process::children(pid).unwrap_or_default());
+                }
+            }
+            tree
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What the page table says of a process's anonymous pages at the end of a switch: the paper's access logging (ASAP
+//! section 4.3), without clearing access bits.
+//!
+//! A page that was brought to the swap cache and not mapped shows its use exactly: it is present where the
+//! application touched it, and still a swap entry where it did not. A page that prepaging mapped shows nothing. A
+//! page that was not prepaged and is known was not used where it is still swapped out; where it is present, it faulted
+//! (and is in the fault buffer) or was resident all along.
+
+use crate::members::Member;
+use prepage_core::anon::{AnonObservation, AnonTargets};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_kernel::maps;
+use prepage_kernel::pagemap::PageEntry;
+
+/// Pages of one process by what its page table says.
+#[derive(Debug, Default)]
+struct Table {
+    private: ExtentSet,
+    shared: ExtentSet,
+    swapped: ExtentSet,
+    absent: ExtentSet,
+}
+
+/// What is asked about one process.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// The process.
+    pub member: &'a Member,
+    /// Pages of its tables.
+    pub known: &'a ExtentSet,
+    /// Pages that were planned.
+    pub planned: &'a AnonTargets,
+    /// Pages that were brought in, mapped or not.
+    pub fetched: &'a ExtentSet,
+    /// Pages of demand faults: anonymous and file.
+    pub faulted: ExtentSet,
+}
+
+/// The answer.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// What the estimator learns from.
+    pub observation: AnonObservation,
+    /// Pages that prepaging mapped and that are swapped out again.
+    pub reclaimed: u64,
+}
+
+/// Answers from the page table.
+pub fn observe(question: Question<'_>) -> Answer {
+    let Question {
+        member,
+        known,
+        planned,
+        fetched,
+        faulted,
+    } = question;
+    let planned_all = planned.all();
+    let interest = known.union(&planned_all).union(&faulted).union(fetched);
+    let table = read_table(member, &interest);
+    let shmem = shmem_pages(member, &table, &faulted, fetched);
+    let anonymous = table.private.union(&table.swapped).union(&shmem);
+    let faulted = faulted.intersection(&anonymous);
+
+    let watched = planned.watch.union(&shmem);
+    let present = table.private.union(&table.shared);
+    // Brought in, and gone from the address space since: no page of ours any more.
+    let gone = table.absent.difference(&shmem);
+    let fetched_now = fetched.difference(&gone);
+    let used = fetched_now.intersection(&watched).intersection(&present);
+    let out = table.swapped.union(&table.absent);
+    let fetched_unused = fetched_now.intersection(&watched).intersection(&out);
+    let not_fetched_unused = known
+        .union(&planned_all)
+        .difference(&fetched_now)
+        .intersection(&out);
+    let mapped = fetched_now.difference(&watched);
+    Answer {
+        reclaimed: mapped.intersection(&table.swapped).pages(),
+        observation: AnonObservation {
+            unused: fetched_unused
+                .union(&not_fetched_unused)
+                .difference(&faulted),
+            // A page that was fetched after the application had faulted on it was late, and its fault is what is
+            // known of it.
+            used: used.difference(&faulted),
+            fetched: fetched_now.difference(&faulted),
+            faulted,
+        },
+    }
+}
+
+/// Gap, in pages, up to which two extents are read from pagemap in one call.
+const READ_GAP_PAGES: u64 = 128;
+
+/// Most pages read in one call.
+const READ_PAGES_MAX: u64 = 8192;
+
+fn read_table(member: &Member, interest: &ExtentSet) -> Table {
+    let mut table = Table::default();
+    let mut entries = Vec::new();
+    let (spans, _) = interest.merged(READ_GAP_PAGES, &ExtentSet::new());
+    for span in spans.extents() {
+        for start in (span.start..span.end()).step_by(READ_PAGES_MAX as usize) {
+            let len = READ_PAGES_MAX.min(span.end() - start);
+            entries.clear();
+            entries.resize(len as usize, PageEntry::default());
+            // A process that has ended has no pages.
+            let read = member.pagemap.read(start, &mut entries).unwrap_or(0);
+            for (page, entry) in (start..).zip(&entries[..read]) {
+                table.sort(page, *entry);
+            }
+        }
+    }
+    for set in [
+        &mut table.private,
+        &mut table.shared,
+        &mut table.swapped,
+        &mut table.absent,
+    ] {
+        *set = set.intersection(interest);
+    }
+    table
+}
+
+impl Table {
+    fn sort(&mut self, page: u64, entry: PageEntry) {
+        let set = match (entry.present(), entry.swapped()) {
+            (true, _) if entry.file_or_shared() => &mut self.shared,
+            (true, _) => &mut self.private,
+            (false, true) => &mut self.swapped,
+            (false, false) => &mut self.absent,
+        };
+        set.push_back(Extent::new(page, 1));
+    }
+}
+
+/// Those of the pages in question that are shared memory (shmem, memfd): swapped out, they have no entry in the page
+/// table. The mappings are read only where the page table leaves a doubt.
+fn shmem_pages(
+    member: &Member,
+    table: &Table,
+    faulted: &ExtentSet,
+    fetched: &ExtentSet,
+) -> ExtentSet {
+    let doubtful = table.shared.union(&table.absent);
+    let doubtful = doubtful.intersection(&faulted.union(fetched));
+    if doubtful.is_empty() {
+        return doubtful;
+    }
+    let mappings = maps::read(member.instance.pid).unwrap_or_default();
+    let shmem: ExtentSet = mappings
+        .iter()
+        .filter(|mapping| is_shmem(mapping))
+        .map(|mapping| {
+            let pages = mapping.pages();
+            Extent::between(pages.start, pages.end)
+        })
+        .collect();
+    doubtful.intersection(&shmem)
+}
+
+/// Whether a mapping is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared
+/// anonymous memory. A file on another tmpfs looks like any file here and is left to demand paging.
+fn is_shmem(mapping: &maps::Mapping) -> bool {
+    const NAMES: [&[u8]; 4] = [b"/memfd:", b"/dev/shm/", b"/SYSV", b"/dev/zero"];
+    let path = mapping.path.as_ref();
+    path.is_some_and(|path| {
+        let path = path.as_os_str().as_encoded_bytes();
+        NAMES.iter().any(|name| path.starts_with(name))
+    })
+}

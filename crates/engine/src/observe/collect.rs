@@ -1,0 +1,183 @@
+//! Puts together what a switch showed, when it is over.
+
+use crate::fetch::job::{Fetched, Job};
+use crate::members::Member;
+use crate::observe::anon_pages::{self, Question};
+use crate::observe::faults::FaultBuffer;
+use crate::observe::file_pages;
+use crate::observe::files::{FileEvents, FileTrace, InodeKey};
+use crate::observe::resolve::{Paths, present_version};
+use crate::params::ObserveParams;
+use prepage_core::anon::AnonTargets;
+use prepage_core::app::{Known, Observation};
+use prepage_core::extent::ExtentSet;
+use prepage_core::identity::{AppId, FileId};
+use prepage_core::outcome::Void;
+use prepage_core::plan::Plan;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A switch that is over.
+#[derive(Debug)]
+pub struct Task {
+    /// The application.
+    pub app: AppId,
+    /// Number of the switch.
+    pub switch: u64,
+    /// What was planned.
+    pub plan: Arc<Plan>,
+    /// The pages of its tables.
+    pub known: Known,
+    /// Its processes.
+    pub members: Vec<Arc<Member>>,
+    /// What fetched for it, if anything did.
+    pub job: Option<Arc<Job>>,
+    /// Its demand faults.
+    pub faults: FaultBuffer,
+    /// How long the switch's path was held up for, in microseconds.
+    pub switch_path_us: u64,
+}
+
+impl Task {
+    fn pids(&self) -> BTreeSet<i32> {
+        self.members.iter().map(|m| m.instance.pid).collect()
+    }
+}
+
+/// Observes the switch.
+pub fn collect(
+    task: &mut Task,
+    trace: Option<&FileTrace>,
+    paths: &mut Paths,
+    params: &ObserveParams,
+) -> Observation {
+    let limit = Duration::from_millis(params.settle_ms);
+    let fetched = task.job.as_ref().map(|job| job.take_fetched(limit));
+    let fetched = fetched.unwrap_or_default();
+    let mut seen = Observation::default();
+    collect_anon(task, &fetched, params, &mut seen);
+    if let Some(trace) = trace {
+        collect_files(task, trace, paths, &mut seen);
+    }
+    seen.stale_files.extend(fetched.stale_files);
+    seen.timing.fetch_cpu_us = fetched.cpu_ns / 1_000;
+    seen.timing.switch_path_us = task.switch_path_us;
+    if let Some(job) = &task.job {
+        (seen.timing.signal_to_fetch_us, seen.timing.fetch_us) = job.times_us();
+    }
+    seen
+}
+
+fn collect_anon(
+    task: &mut Task,
+    fetched: &Fetched,
+    params: &ObserveParams,
+    seen: &mut Observation,
+) {
+    let (nothing, no_targets) = (ExtentSet::new(), AnonTargets::default());
+    let planned: BTreeMap<_, _> = task.plan.anon.iter().map(|(i, t)| (*i, t)).collect();
+    let (mut mapped, mut reclaimed, mut faults) = (0, 0, 0);
+    for member in &task.members {
+        let instance = member.instance;
+        let faulted = task.faults.pages.remove(&instance.pid).unwrap_or_default();
+        faults += faulted.len() as u64;
+        let question = Question {
+            member,
+            known: task.known.anon.get(&instance).unwrap_or(&nothing),
+            planned: planned.get(&instance).copied().unwrap_or(&no_targets),
+            fetched: fetched.anon.get(&instance).unwrap_or(&nothing),
+            faulted: ExtentSet::from_pages(faulted),
+        };
+        let answer = anon_pages::observe(question);
+        reclaimed += answer.reclaimed;
+        mapped += answer.observation.fetched.pages();
+        seen.anon.insert(instance, answer.observation);
+    }
+    seen.events_lost += task.faults.lost;
+    if reclaimed as f64 > params.reclaimed_share_max * mapped as f64 {
+        seen.void = Some(Void::Reclaimed);
+    } else if task.faults.lost * LOST_SHARE > faults {
+        seen.void = Some(Void::EventsLost);
+    }
+}
+
+/// An observation is void where more than one in so many faults was lost.
+const LOST_SHARE: u64 = 100;
+
+fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut Observation) {
+    let Some(first) = task.members.first() else {
+        return;
+    };
+    let theirs = trace.of(&task.pids());
+    let ours = trace.of(&BTreeSet::from([std::process::id() as i32]));
+    let asked = asked_pages(task);
+    for file in asked.keys() {
+        paths.remember(file);
+    }
+    find_unknown(&theirs, &task.members, paths);
+    let mut files: BTreeMap<FileId, InodeKey> = asked
+        .keys()
+        .map(|file| (file.clone(), (file.device, file.inode)))
+        .collect();
+    for (key, events) in &theirs {
+        let path = paths.get(key).cloned();
+        match path.and_then(|path| present_version(first, *key, &path)) {
+            Some(file) => drop(files.insert(file, *key)),
+            None => {
+                paths.forget(key);
+                seen.unresolved += events.added().intersection(&events.accessed()).pages();
+            }
+        }
+    }
+    let wanted: HashSet<InodeKey> = files.values().copied().collect();
+    let mapped = match trace.reports_access() {
+        true => HashMap::new(),
+        false => file_pages::mapped(&task.members, &wanted),
+    };
+    let (none, no_pages) = (FileEvents::default(), ExtentSet::new());
+    let not_mapped = file_pages::Mapped::default();
+    for (file, key) in files {
+        let asked = asked.get(&file).unwrap_or(&no_pages);
+        let theirs = theirs.get(&key).unwrap_or(&none);
+        let ours = ours.get(&key).unwrap_or(&none);
+        let observation = match trace.reports_access() {
+            true => file_pages::from_reports(first, &file, asked, theirs, ours),
+            false => {
+                let mapped = mapped.get(&key).unwrap_or(&not_mapped);
+                file_pages::from_mappings(asked, mapped, theirs, ours)
+            }
+        };
+        seen.files.insert(file, observation);
+    }
+    seen.files_observed = trace.lost() == 0;
+    seen.events_lost += trace.lost();
+}
+
+/// The pages of the tables and of the plan, by file.
+fn asked_pages(task: &Task) -> BTreeMap<FileId, ExtentSet> {
+    let mut asked = task.known.files.clone();
+    for targets in &task.plan.files {
+        let pages = asked.entry(targets.file.clone()).or_default();
+        *pages = pages.union(&targets.read);
+    }
+    asked
+}
+
+/// Looks for paths only where an inode has none yet: reading every process's mappings takes milliseconds.
+fn find_unknown(
+    theirs: &HashMap<InodeKey, FileEvents>,
+    members: &[Arc<Member>],
+    paths: &mut Paths,
+) {
+    let unknown: Vec<&FileEvents> = theirs
+        .iter()
+        .filter(|(key, _)| paths.get(key).is_none())
+        .map(|(_, events)| events)
+        .collect();
+    if !unknown.is_empty() {
+        let mapped = unknown.iter().any(|events| events.is_mapped());
+        let opened = unknown.iter().any(|events| !events.is_mapped());
+        paths.find(members, mapped, opened);
+    }
+}

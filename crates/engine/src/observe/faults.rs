@@ -1,0 +1,144 @@
+//! Demand faults of all processes: the paper's fault logging (ASAP section 4), without a kernel patch.
+//!
+//! Two sets of rings, one per core each. The *log* takes every major fault and wakes nobody until it is half full.
+//! The *onset* takes every n-th and wakes the service, so that a switch that no signal announced is noticed; it is
+//! off while nobody wants it. A fetching thread's own faults are not counted by the kernel.
+
+use crate::error::Result;
+use crate::executor::FaultBurst;
+use crate::params::ObserveParams;
+use prepage_core::machine::Nanos;
+use prepage_kernel::page::page_size;
+use prepage_kernel::perf::{FaultRings, Wakeup};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU64;
+use std::os::fd::BorrowedFd;
+
+/// Demand faults of one switch: the paper's fault buffer, bounded.
+#[derive(Debug, Default)]
+pub struct FaultBuffer {
+    /// Virtual pages faulted on, by process id, in no order, repeated where faulted on twice.
+    pub pages: BTreeMap<i32, Vec<u64>>,
+    /// Faults that did not fit, or that the rings lost.
+    pub lost: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    at: Nanos,
+    pid: i32,
+    page: u64,
+}
+
+/// The rings, and the buffers of the switches under way.
+#[derive(Debug)]
+pub struct FaultLog {
+    log: FaultRings,
+    onset: FaultRings,
+    buffer_pages: usize,
+    /// Faults of the processes followed, in no order.
+    recent: Vec<Fault>,
+    lost: u64,
+}
+
+impl FaultLog {
+    /// Opens the rings on these cores, enabled.
+    ///
+    /// # Errors
+    /// Where the kernel refuses system-wide sampling: see [`FaultRings::open`].
+    pub fn open(cpus: &[usize], params: &ObserveParams) -> Result<Self> {
+        let half = params.fault_ring_pages as u64 * page_size() / 2;
+        let every = NonZeroU64::MIN;
+        let nth = NonZeroU64::new(params.onset_wakeup_faults.into()).unwrap_or(every);
+        let watermark = Wakeup::Bytes(u32::try_from(half).unwrap_or(u32::MAX));
+        let log = FaultRings::open(cpus, params.fault_ring_pages, every, watermark)?;
+        let onset = FaultRings::open(cpus, 1, nth, Wakeup::Events(1))?;
+        log.enable()?;
+        onset.enable()?;
+        Ok(Self {
+            log,
+            onset,
+            buffer_pages: params.fault_buffer_pages,
+            recent: Vec::new(),
+            lost: 0,
+        })
+    }
+
+    /// Descriptors that become readable when faults should be looked at.
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.log.fds().chain(self.onset.fds()).collect()
+    }
+
+    /// Turns the onset's wakeups off and on: during a switch nobody waits for them.
+    pub fn set_onset(&self, on: bool) {
+        // It only changes who is woken; a kernel that refuses costs wakeups, nothing else.
+        let _ = if on {
+            self.onset.enable()
+        } else {
+            self.onset.disable()
+        };
+    }
+
+    /// Forgets the faults before `before`: no switch under way or to come wants them.
+    pub fn forget(&mut self, before: Nanos) {
+        self.recent.retain(|fault| fault.at >= before);
+        self.recent.shrink_to(4096);
+        self.lost = 0;
+    }
+
+    /// Empties the rings, and keeps the faults of the processes that `keep` wants. Returns the bursts of all.
+    pub fn drain(&mut self, mut keep: impl FnMut(i32) -> bool) -> Vec<FaultBurst> {
+        self.onset.drain(|_| {});
+        let mut bursts: HashMap<i32, (FaultBurst, bool)> = HashMap::new();
+        let page_shift = page_size().trailing_zeros();
+        let (recent, buffer_pages) = (&mut self.recent, self.buffer_pages);
+        let mut overflow = 0;
+        let drained = self.log.drain(|fault| {
+            let at = fault.time_ns;
+            let (burst, kept) = bursts.entry(fault.pid).or_insert_with(|| {
+                let pid = fault.pid;
+                let burst = FaultBurst {
+                    pid,
+                    count: 0,
+                    first_at: at,
+                    last_at: at,
+                };
+                (burst, keep(pid))
+            });
+            burst.count += 1;
+            burst.first_at = burst.first_at.min(at);
+            burst.last_at = burst.last_at.max(at);
+            if !*kept {
+                return;
+            }
+            if recent.len() == buffer_pages {
+                overflow += 1;
+                return;
+            }
+            let page = fault.address >> page_shift;
+            recent.push(Fault {
+                at,
+                pid: fault.pid,
+                page,
+            });
+        });
+        self.lost += drained.lost + overflow;
+        bursts.into_values().map(|(burst, _)| burst).collect()
+    }
+
+    /// Takes the faults of these processes since `since`.
+    pub fn take(&mut self, pids: &BTreeSet<i32>, since: Nanos) -> FaultBuffer {
+        let mut taken = FaultBuffer {
+            lost: self.lost,
+            ..FaultBuffer::default()
+        };
+        self.recent.retain(|fault| {
+            let theirs = pids.contains(&fault.pid);
+            if theirs && fault.at >= since {
+                taken.pages.entry(fault.pid).or_default().push(fault.page);
+            }
+            !theirs
+        });
+        taken
+    }
+}

@@ -1,0 +1,131 @@
+//! What became of file pages in a switch.
+//!
+//! Where the kernel reports accesses (6.13 and later), use is what it reports: exact for read(2), by fault-around
+//! window for mapped files. A page without a report was unused where prepaging fetched it, since it was not cached
+//! before, or where it is not cached at the end; otherwise it may have been mapped all along: unknown.
+//!
+//! Where the kernel reports insertions only, a page counts as used where it is mapped at the end and was not cached
+//! before, as the paper's mapcount says (ASAP section 4.2); pages reached by read(2) are unknown, unless the
+//! application itself read them from the device.
+
+use crate::members::Member;
+use crate::observe::files::{FileEvents, InodeKey};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::file::FileObservation;
+use prepage_core::identity::FileId;
+use prepage_kernel::cachestat::cachestat;
+use prepage_kernel::open::{open_in_root, process_root};
+use prepage_kernel::page::page_size;
+use prepage_kernel::pagemap::PageEntry;
+use prepage_kernel::{maps, mincore};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Observes a file where the kernel reports accesses. `asked` are the pages of the tables and of the plan.
+pub fn from_reports(
+    member: &Member,
+    file: &FileId,
+    asked: &ExtentSet,
+    theirs: &FileEvents,
+    ours: &FileEvents,
+) -> FileObservation {
+    let end = file.size.div_ceil(page_size());
+    let accessed = theirs.accessed().truncated(end);
+    let fetched = ours.added().truncated(end);
+    let silent = asked.difference(&accessed).difference(&fetched);
+    FileObservation {
+        demanded: theirs.added().intersection(&accessed),
+        unknown: cached(member, file, &silent),
+        accessed,
+        fetched,
+    }
+}
+
+/// Observes a file where the kernel reports insertions only. `mapped` are its pages that are mapped now, `mappable`
+/// those that some process could have mapped.
+pub fn from_mappings(
+    asked: &ExtentSet,
+    mapped: &Mapped,
+    theirs: &FileEvents,
+    ours: &FileEvents,
+) -> FileObservation {
+    let (fetched, read) = (ours.added(), theirs.added());
+    let accessed = mapped.present.intersection(&fetched.union(&read));
+    let unused = fetched
+        .intersection(&mapped.mappable)
+        .difference(&mapped.present);
+    FileObservation {
+        demanded: read.intersection(&accessed),
+        unknown: asked.difference(&accessed).difference(&unused),
+        accessed,
+        fetched,
+    }
+}
+
+/// Pages of one file in the application's address spaces.
+#[derive(Clone, Debug, Default)]
+pub struct Mapped {
+    /// Mapped in some page table.
+    pub present: ExtentSet,
+    /// Within some mapping.
+    pub mappable: ExtentSet,
+}
+
+/// The mapped pages of these inodes, over all processes.
+pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<InodeKey, Mapped> {
+    let page = page_size();
+    let mut files: HashMap<InodeKey, Mapped> = HashMap::new();
+    for member in members {
+        for mapping in maps::read(member.instance.pid).unwrap_or_default() {
+            let key = (mapping.dev, mapping.inode);
+            if !wanted.contains(&key) {
+                continue;
+            }
+            let pages = mapping.pages();
+            let first = mapping.offset / page;
+            let whole = Extent::new(first, pages.end - pages.start);
+            let mut entries = vec![PageEntry::default(); whole.len as usize];
+            let read = member.pagemap.read(pages.start, &mut entries).unwrap_or(0);
+            let is_there = |e: &PageEntry| e.present() && e.file_or_shared();
+            let there = (first..).zip(&entries[..read]).filter(|(_, e)| is_there(e));
+            let there = ExtentSet::from_pages(there.map(|(page, _)| page).collect());
+            let file = files.entry(key).or_default();
+            file.present = file.present.union(&there);
+            file.mappable = file.mappable.union(&ExtentSet::from(vec![whole]));
+        }
+    }
+    files
+}
+
+/// Those of the pages that are in the page cache now. Where that cannot be asked, all of them: unknown.
+fn cached(member: &Member, file: &FileId, pages: &ExtentSet) -> ExtentSet {
+    if pages.is_empty() {
+        return ExtentSet::new();
+    }
+    let root = process_root(member.instance.pid);
+    let opened = root.and_then(|root| open_in_root(root.as_fd(), Path::new(&*file.path)));
+    let Ok((fd, _)) = opened else {
+        return pages.clone();
+    };
+    let extents = pages.extents().iter();
+    extents
+        .flat_map(|&extent| cached_in(fd.as_fd(), extent))
+        .collect()
+}
+
+fn cached_in(fd: BorrowedFd<'_>, extent: Extent) -> Vec<Extent> {
+    let (start, len) = (extent.start * page_size(), extent.len * page_size());
+    match cachestat(fd, start, len) {
+        Ok(stat) if stat.cached == 0 => Vec::new(),
+        Ok(stat) if stat.cached >= extent.len => vec![extent],
+        _ => match mincore::resident(fd, start, len) {
+            Ok(resident) => {
+                let pages = (extent.start..).zip(resident).filter(|&(_, there)| there);
+                pages.map(|(page, _)| Extent::new(page, 1)).collect()
+            }
+            Err(_) => vec![extent],
+        },
+    }
+}

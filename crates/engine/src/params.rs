@@ -1,0 +1,203 @@
+//! Parameters of fetching, observing and the store, with the paper's value named where it has one.
+
+use prepage_core::params::ParamError;
+use serde::{Deserialize, Serialize};
+
+/// How the scheduler treats the threads that fetch anonymous pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThreadPolicy {
+    /// SCHED_OTHER, paced, with a short slice. A thread that holds a lock of the application's address space is not
+    /// kept off the core while it holds it.
+    Other,
+    /// SCHED_IDLE, as in ASAP section 5.1. With all cores busy a preempted thread keeps locks that the application
+    /// then waits for.
+    Idle,
+}
+
+/// On which cores, and how, file pages are fetched (ASAP sections 5.2 and 6.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CorePolicy {
+    /// The paper's own: one SCHED_OTHER thread on the big cores for large files, one SCHED_IDLE thread on each
+    /// other core for the rest.
+    Asap,
+    /// One thread on one big core.
+    Big1,
+    /// One thread on each big core.
+    BigAll,
+    /// One thread on one little core.
+    Little1,
+    /// One thread on each little core.
+    LittleAll,
+    /// As IORap: one thread, page by page, file pages only. For comparison.
+    Iorap,
+}
+
+/// How pages are fetched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FetchParams {
+    /// Anonymous pages that a thread takes from the plan at a time. The paper: 16.
+    pub anon_batch_pages: u64,
+    /// Scheduling of the threads that fetch anonymous pages. The paper: `idle`.
+    pub anon_policy: ThreadPolicy,
+    /// Nice value of those threads under `other`, -20 to 19.
+    pub anon_nice: i32,
+    /// Their scheduler slice under `other`, in microseconds (6.12 and later; 0 leaves the kernel's): the
+    /// application is kept off a core for no longer.
+    pub anon_slice_us: u64,
+    /// Threads for anonymous pages; 0 means one for each core. Each is pinned to a core.
+    pub anon_threads: usize,
+    /// After so many pages a thread pauses, so that the application gets the address space's lock.
+    pub pace_pages: u64,
+    /// Length of that pause, in microseconds; 0 means none.
+    pub pace_us: u64,
+    /// Pages that one request to a disk swap device may span.
+    pub disk_span_pages: u64,
+    /// Cores and threads for file pages.
+    pub core_policy: CorePolicy,
+    /// The big cores; empty: those of the highest capacity in sysfs.
+    pub big_cores: Vec<usize>,
+    /// The little cores; empty: those of the lowest capacity in sysfs.
+    pub little_cores: Vec<usize>,
+    /// Most bytes that one readahead call asks for; it is lowered to what the device takes, since the kernel
+    /// silently cuts a larger one.
+    pub file_call_bytes: u64,
+    /// Distance, in pages, at which one page is read ahead of the rest where the file system maps files by
+    /// indirect or direct node blocks. The paper: 512.
+    pub metadata_stride_pages: u64,
+    /// A thread that has been in one system call for this long, in milliseconds, is given up and replaced.
+    pub watchdog_ms: u64,
+    /// Most threads given up before fetching is turned off.
+    pub replacements_max: usize,
+}
+
+impl Default for FetchParams {
+    fn default() -> Self {
+        Self {
+            anon_batch_pages: 16,
+            anon_policy: ThreadPolicy::Other,
+            anon_nice: 0,
+            anon_slice_us: 100,
+            anon_threads: 0,
+            pace_pages: 64,
+            pace_us: 20,
+            disk_span_pages: 512,
+            core_policy: CorePolicy::Asap,
+            big_cores: Vec::new(),
+            little_cores: Vec::new(),
+            file_call_bytes: 1 << 20,
+            metadata_stride_pages: 512,
+            watchdog_ms: 1_000,
+            replacements_max: 16,
+        }
+    }
+}
+
+/// How switches are observed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObserveParams {
+    /// Pages of each core's ring for demand faults, a power of two. One fault takes 32 bytes.
+    pub fault_ring_pages: usize,
+    /// Pages of each core's ring for file accesses, a power of two. One access takes about 80 bytes.
+    pub file_ring_pages: usize,
+    /// Demand faults of one core after which the service looks whether a switch has begun.
+    pub onset_wakeup_faults: u32,
+    /// Demand faults up to this long before the signal belong to the switch, in milliseconds: the application may
+    /// have been told of it before we were.
+    pub lookback_ms: u64,
+    /// Most demand faults kept for one switch: the paper's fault buffer.
+    pub fault_buffer_pages: usize,
+    /// Most distinct (process, file) pairs kept for one switch.
+    pub file_buffer_files: usize,
+    /// Share (0 to 1) of the pages mapped by prepaging that may be swapped out again at the end of the switch;
+    /// above it the observation is void.
+    pub reclaimed_share_max: f64,
+    /// Whether mapped access is taken from the kernel's reports where it has them (6.13 and later). Otherwise a
+    /// fetched page counts as used where it is mapped at the end, as in the paper.
+    pub access_events: bool,
+    /// How long the end of a switch waits for fetching threads, in milliseconds.
+    pub settle_ms: u64,
+}
+
+impl Default for ObserveParams {
+    fn default() -> Self {
+        Self {
+            fault_ring_pages: 256,
+            file_ring_pages: 128,
+            onset_wakeup_faults: 32,
+            lookback_ms: 100,
+            fault_buffer_pages: 65_536,
+            file_buffer_files: 4_096,
+            reclaimed_share_max: 0.02,
+            access_events: true,
+            settle_ms: 200,
+        }
+    }
+}
+
+/// All parameters of this crate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineParams {
+    /// Fetching.
+    pub fetch: FetchParams,
+    /// Observing.
+    pub observe: ObserveParams,
+}
+
+impl EngineParams {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ParamError> {
+        let (fetch, observe) = (&self.fetch, &self.observe);
+        let ring = |pages: usize| pages.is_power_of_two() && pages <= 1 << 14;
+        let rules: [(bool, &'static str, &'static str); 9] = [
+            (
+                (1..=1024).contains(&fetch.anon_batch_pages),
+                "fetch.anon_batch_pages",
+                "1 to 1024",
+            ),
+            (
+                (-20..=19).contains(&fetch.anon_nice),
+                "fetch.anon_nice",
+                "-20 to 19",
+            ),
+            (fetch.pace_us <= 10_000, "fetch.pace_us", "0 to 10000"),
+            (fetch.pace_pages >= 1, "fetch.pace_pages", "at least 1"),
+            (
+                (1..=1 << 16).contains(&fetch.disk_span_pages),
+                "fetch.disk_span_pages",
+                "1 to 65536",
+            ),
+            (
+                fetch.metadata_stride_pages >= 1,
+                "fetch.metadata_stride_pages",
+                "at least 1",
+            ),
+            (
+                fetch.file_call_bytes >= 4096,
+                "fetch.file_call_bytes",
+                "at least 4096",
+            ),
+            (
+                ring(observe.fault_ring_pages) && ring(observe.file_ring_pages),
+                "observe.fault_ring_pages",
+                "a power of two up to 16384, as observe.file_ring_pages",
+            ),
+            (
+                (0.0..=1.0).contains(&observe.reclaimed_share_max),
+                "observe.reclaimed_share_max",
+                "0 to 1",
+            ),
+        ];
+        match rules.iter().find(|(holds, ..)| !holds) {
+            Some(&(_, name, expected)) => Err(ParamError { name, expected }),
+            None => Ok(()),
+        }
+    }
+}

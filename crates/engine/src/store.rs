@@ -1,0 +1,409 @@
+//! The profile store: one checksummed, versioned file for each application, replaced by rename.
+//!
+//! Killed at any moment, it opens again with the last complete state. A damaged file is set aside and learning
+//! begins anew. Profiles are written by a thread of their own, so that the caller never waits for the disk.
+//!
+//! File format: 8 bytes magic, 4 bytes little-endian CRC-32 of what follows, then a postcard-encoded
+//! [`StoredProfile`].
+
+use crate::error::{Error, Result};
+use prepage_core::app::Profile;
+use prepage_core::identity::AppId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// First bytes of every profile: the name and the version of the format.
+const MAGIC: &[u8; 8] = b"PREPAGE\x01";
+
+/// Largest profile that is read or written, in bytes.
+pub const PROFILE_BYTES_MAX: usize = 4 << 20;
+
+/// Most applications kept; beyond that those that are not tracked and were written longest ago are dropped.
+pub const APPS_MAX: usize = 1024;
+
+/// What the store keeps of an application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredProfile {
+    /// The application.
+    pub app: AppId,
+    /// Whether it is tracked, and by which control group where it is not found by its name.
+    pub tracked: Option<TrackedBy>,
+    /// What was learned.
+    pub profile: Profile,
+}
+
+/// How a tracked application is found again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TrackedBy {
+    /// By the identity of its processes.
+    Name,
+    /// By its control group: an absolute directory.
+    Cgroup(PathBuf),
+}
+
+/// A line of [`Store::list`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StoredApp {
+    /// The application.
+    pub app: AppId,
+    /// Size of its file, in bytes.
+    pub bytes: u64,
+    /// Switches seen.
+    pub switches: u64,
+    /// Whether it is tracked.
+    pub tracked: bool,
+}
+
+/// An open store; no other process can open it meanwhile.
+#[derive(Debug)]
+pub struct Store {
+    dir: PathBuf,
+    apps: BTreeMap<AppId, StoredProfile>,
+    writer: Option<Writer>,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Writer {
+    queue: Sender<Task>,
+    thread: JoinHandle<()>,
+}
+
+enum Task {
+    Write(PathBuf, Vec<u8>),
+    Remove(PathBuf),
+    /// Answer when everything before has been done.
+    Flush(Sender<()>),
+}
+
+impl Store {
+    /// Opens the store in `dir`, which is created where it is missing. Returns it with a warning for each file that
+    /// was damaged and set aside.
+    ///
+    /// # Errors
+    /// [`Error::StoreLocked`] while another process has it open; [`Error::Store`] where the directory cannot be
+    /// used.
+    pub fn open(dir: &Path) -> Result<(Self, Vec<String>)> {
+        fs::create_dir_all(dir).map_err(|e| failed("creating", dir, e))?;
+        let lock_path = dir.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(|e| failed("opening", &lock_path, e))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| Error::StoreLocked { path: dir.into() })?;
+        let (apps, warnings) = read_all(dir)?;
+        let store = Self {
+            dir: dir.into(),
+            apps,
+            writer: Some(Writer::start()?),
+            _lock: lock,
+        };
+        Ok((store, warnings))
+    }
+
+    /// What is kept of an application.
+    pub fn load(&self, app: &AppId) -> Option<&StoredProfile> {
+        self.apps.get(app)
+    }
+
+    /// Keeps what was learned of an application. Returns at once; the file is written behind.
+    pub fn save(&mut self, app: &AppId, profile: &Profile) {
+        let tracked = self.apps.get(app).and_then(|s| s.tracked.clone());
+        self.put(StoredProfile {
+            app: app.clone(),
+            tracked,
+            profile: profile.clone(),
+        });
+    }
+
+    /// Keeps whether, and how, an application is tracked.
+    pub fn set_tracked(&mut self, app: &AppId, tracked: Option<TrackedBy>) {
+        let profile = self.apps.get(app).map(|s| s.profile.clone());
+        self.put(StoredProfile {
+            app: app.clone(),
+            tracked,
+            profile: profile.unwrap_or_default(),
+        });
+    }
+
+    /// The applications kept, by name.
+    pub fn list(&self) -> Vec<StoredApp> {
+        let line = |stored: &StoredProfile| StoredApp {
+            app: stored.app.clone(),
+            bytes: fs::metadata(self.path_of(&stored.app)).map_or(0, |m| m.len()),
+            switches: stored.profile.switches,
+            tracked: stored.tracked.is_some(),
+        };
+        self.apps.values().map(line).collect()
+    }
+
+    /// The applications that are tracked, and how.
+    pub fn tracked(&self) -> impl Iterator<Item = (&AppId, &TrackedBy)> {
+        self.apps
+            .iter()
+            .filter_map(|(app, stored)| Some((app, stored.tracked.as_ref()?)))
+    }
+
+    /// Forgets an application. Returns whether it was known.
+    pub fn forget(&mut self, app: &AppId) -> bool {
+        let known = self.apps.remove(app).is_some();
+        if known {
+            self.queue(Task::Remove(self.path_of(app)));
+        }
+        known
+    }
+
+    /// A profile to be shipped: without what lies in home, temporary and runtime directories, and without device
+    /// numbers.
+    pub fn export(&self, app: &AppId) -> Option<Vec<u8>> {
+        let mut stored = self.apps.get(app)?.clone();
+        stored.tracked = None;
+        stored.profile.files.retain(|file| is_shippable(&file.path));
+        Some(encode(&stored))
+    }
+
+    /// Takes over a profile that was exported. An application that is known keeps how it is tracked.
+    ///
+    /// # Errors
+    /// [`Error::Profile`] where it is damaged, of another version or invalid; nothing is changed then.
+    pub fn import(&mut self, bytes: &[u8]) -> Result<AppId> {
+        let mut stored = decode(bytes).map_err(|reason| Error::Profile {
+            origin: "given".into(),
+            reason,
+        })?;
+        stored.tracked = self.apps.get(&stored.app).and_then(|s| s.tracked.clone());
+        let app = stored.app.clone();
+        self.put(stored);
+        Ok(app)
+    }
+
+    /// Waits until everything is on disk.
+    pub fn flush(&self) {
+        let (done, wait) = channel();
+        self.queue(Task::Flush(done));
+        // An error means that the writer is gone: there is nothing to wait for.
+        let _ = wait.recv();
+    }
+
+    fn put(&mut self, stored: StoredProfile) {
+        let bytes = encode(&stored);
+        if bytes.len() <= PROFILE_BYTES_MAX {
+            self.queue(Task::Write(self.path_of(&stored.app), bytes));
+        }
+        self.apps.insert(stored.app.clone(), stored);
+        if self.apps.len() > APPS_MAX {
+            let least = self.apps.values().filter(|s| s.tracked.is_none());
+            let least = least
+                .min_by_key(|s| s.profile.switches)
+                .map(|s| s.app.clone());
+            if let Some(app) = least {
+                self.forget(&app);
+            }
+        }
+    }
+
+    fn queue(&self, task: Task) {
+        if let Some(writer) = &self.writer {
+            // The writer ends only when the queue is dropped.
+            let _ = writer.queue.send(task);
+        }
+    }
+
+    fn path_of(&self, app: &AppId) -> PathBuf {
+        let text = app.to_string();
+        let readable: String = text
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "-.@".contains(c) {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .take(120)
+            .collect();
+        self.dir.join(format!(
+            "{readable}-{:08x}.profile",
+            crc32fast::hash(text.as_bytes())
+        ))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Some(Writer { queue, thread }) = self.writer.take() {
+            drop(queue);
+            // A panic of the writer has been reported by its own thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Writer {
+    fn start() -> Result<Self> {
+        let (queue, tasks) = channel();
+        let name = "prepage-store";
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .stack_size(256 << 10)
+            .spawn(move || run_writer(&tasks))
+            .map_err(|source| Error::Thread {
+                name: name.into(),
+                source,
+            })?;
+        Ok(Self { queue, thread })
+    }
+}
+
+fn run_writer(tasks: &Receiver<Task>) {
+    while let Ok(first) = tasks.recv() {
+        // Only the last of several versions of a file needs writing.
+        let mut pending: BTreeMap<PathBuf, Option<Vec<u8>>> = BTreeMap::new();
+        let mut waiting = Vec::new();
+        for task in std::iter::once(first).chain(tasks.try_iter()) {
+            match task {
+                Task::Write(path, bytes) => drop(pending.insert(path, Some(bytes))),
+                Task::Remove(path) => drop(pending.insert(path, None)),
+                Task::Flush(done) => waiting.push(done),
+            }
+        }
+        for (path, bytes) in pending {
+            let result = match bytes {
+                Some(bytes) => replace(&path, &bytes),
+                None => fs::remove_file(&path),
+            };
+            if let Err(error) = result {
+                eprintln!("<4>prepaged: profile {} not kept: {error}", path.display());
+            }
+        }
+        for done in waiting {
+            let _ = done.send(());
+        }
+    }
+}
+
+/// Replaces a file so that at every moment either the old or the new one is whole, also after a power failure.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn encode(stored: &StoredProfile) -> Vec<u8> {
+    // Encoding into memory fails only for types without a known length, which a profile does not have.
+    let payload = postcard::to_stdvec(stored).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(payload.len() + 12);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+    bytes.extend_from_slice(&payload);
+    bytes
+}
+
+/// Decodes a profile file; the error says what is wrong with it.
+///
+/// # Errors
+/// Where it is too large, of another format, damaged, or holds values out of their range.
+pub fn decode(bytes: &[u8]) -> std::result::Result<StoredProfile, String> {
+    if bytes.len() > PROFILE_BYTES_MAX {
+        return Err(format!("larger than {PROFILE_BYTES_MAX} bytes"));
+    }
+    let Some((magic, rest)) = bytes.split_first_chunk::<8>() else {
+        return Err("shorter than its header".into());
+    };
+    if magic[..7] != MAGIC[..7] {
+        return Err("not a profile of prepage".into());
+    }
+    if magic != MAGIC {
+        return Err(format!(
+            "of format {}, this is a prepage for format {}",
+            magic[7], MAGIC[7]
+        ));
+    }
+    let Some((crc, payload)) = rest.split_first_chunk::<4>() else {
+        return Err("shorter than its header".into());
+    };
+    if crc32fast::hash(payload) != u32::from_le_bytes(*crc) {
+        return Err("damaged: its checksum does not match".into());
+    }
+    let stored: StoredProfile = postcard::from_bytes(payload).map_err(|e| e.to_string())?;
+    match stored.profile.is_valid() {
+        true => Ok(stored),
+        false => Err("holds values out of their range".into()),
+    }
+}
+
+fn read_all(dir: &Path) -> Result<(BTreeMap<AppId, StoredProfile>, Vec<String>)> {
+    let (mut apps, mut warnings) = (BTreeMap::new(), Vec::new());
+    for entry in fs::read_dir(dir).map_err(|e| failed("listing", dir, e))? {
+        let path = entry.map_err(|e| failed("listing", dir, e))?.path();
+        match path.extension().and_then(|e| e.to_str()) {
+            // A write that was cut off before its rename.
+            Some("new") => drop(fs::remove_file(&path)),
+            Some("profile") => match read_one(&path) {
+                Ok(stored) => drop(apps.insert(stored.app.clone(), stored)),
+                Err(reason) => warnings.push(set_aside(&path, &reason)),
+            },
+            _ => {}
+        }
+    }
+    Ok((apps, warnings))
+}
+
+fn read_one(path: &Path) -> std::result::Result<StoredProfile, String> {
+    let size = fs::metadata(path).map_err(|e| e.to_string())?.len();
+    if size > PROFILE_BYTES_MAX as u64 {
+        return Err(format!("larger than {PROFILE_BYTES_MAX} bytes"));
+    }
+    decode(&fs::read(path).map_err(|e| e.to_string())?)
+}
+
+fn set_aside(path: &Path, reason: &str) -> String {
+    let aside = path.with_extension("damaged");
+    let outcome = match fs::rename(path, &aside) {
+        Ok(()) => format!("set aside as {}", aside.display()),
+        Err(error) => format!("left in place, since renaming it failed: {error}"),
+    };
+    format!(
+        "profile {}: {reason}; {outcome}; learning begins anew",
+        path.display()
+    )
+}
+
+fn failed(operation: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Store {
+        operation,
+        path: path.into(),
+        source,
+    }
+}
+
+/// Directories whose files belong to one user or one boot and say nothing on another machine.
+const PRIVATE_DIRECTORIES: [&str; 9] = [
+    "/home/",
+    "/root/",
+    "/tmp/",
+    "/var/tmp/",
+    "/run/",
+    "/dev/",
+    "/proc/",
+    "/sys/",
+    "/media/",
+];
+
+fn is_shippable(path: &str) -> bool {
+    !PRIVATE_DIRECTORIES.iter().any(|dir| path.starts_with(dir))
+}

@@ -1,0 +1,110 @@
+//! Block devices: the queue settings in sysfs of the device that holds a path, and the real cap of readahead.
+
+use crate::error::{Error, Result};
+use crate::{cachestat, mountinfo, page, readahead, text};
+use rustix::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A whole block device: partitions are resolved to the device they lie on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockDevice {
+    directory: PathBuf,
+    name: String,
+}
+
+impl BlockDevice {
+    /// The device with this number (`st_dev` or `st_rdev` of stat).
+    pub fn of_number(dev: u64) -> Result<BlockDevice> {
+        let link = PathBuf::from(format!(
+            "/sys/dev/block/{}:{}",
+            rustix::fs::major(dev),
+            rustix::fs::minor(dev)
+        ));
+        let failed = |error| Error::new("readlink", link.to_string_lossy(), error);
+        let mut directory = std::fs::canonicalize(&link).map_err(failed)?;
+        // A partition's directory lies in that of its device, which has the queue.
+        if directory.join("partition").exists() {
+            directory.pop();
+        }
+        let name = directory
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Ok(BlockDevice { directory, name })
+    }
+
+    /// The device that holds a file or directory; that of a block special file is itself. `ENOENT` for file systems
+    /// without one (tmpfs, network, overlay). Of several devices below one file system, the one it was mounted from.
+    pub fn of_path(path: &Path) -> Result<BlockDevice> {
+        let failed = |error| Error::new("stat", path.to_string_lossy(), error);
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        if metadata.file_type().is_block_device() {
+            return BlockDevice::of_number(metadata.rdev());
+        }
+        let device = BlockDevice::of_number(metadata.dev());
+        if device.is_ok() {
+            return device;
+        }
+        // btrfs gives each subvolume a number without a device: ask by the mount instead.
+        let path = std::fs::canonicalize(path).map_err(failed)?;
+        let mounts = mountinfo::read()?;
+        let source = mountinfo::mount_of(&mounts, &path)
+            .and_then(|mount| std::fs::metadata(&mount.source).ok());
+        match source.filter(|metadata| metadata.file_type().is_block_device()) {
+            Some(metadata) => BlockDevice::of_number(metadata.rdev()),
+            None => device,
+        }
+    }
+
+    /// The kernel's name: `sda`, `nvme0n1`, `zram0`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn queue(&self, file: &str) -> PathBuf {
+        self.directory.join("queue").join(file)
+    }
+
+    /// Sequential readahead in KiB.
+    pub fn read_ahead_kib(&self) -> Result<u64> {
+        text::read_number(self.queue("read_ahead_kb"))
+    }
+
+    /// Sets it, for the whole system, until changed again. Files that are open keep the old value.
+    pub fn set_read_ahead_kib(&self, kib: u64) -> Result<()> {
+        text::write_text(self.queue("read_ahead_kb"), &kib.to_string())
+    }
+
+    /// The largest request in KiB.
+    pub fn max_sectors_kib(&self) -> Result<u64> {
+        text::read_number(self.queue("max_sectors_kb"))
+    }
+
+    /// Whether it says that it rotates.
+    pub fn rotational(&self) -> Result<bool> {
+        Ok(text::read_number::<u32>(self.queue("rotational"))? != 0)
+    }
+
+    /// What the settings say a readahead call is capped at, in KiB: the larger of max_sectors_kb (io_pages) and
+    /// read_ahead_kb. A claim: [`probe_readahead_cap`] measures.
+    pub fn readahead_cap_kib(&self) -> Result<u64> {
+        Ok(self.read_ahead_kib()?.max(self.max_sectors_kib()?))
+    }
+}
+
+/// How much [`probe_readahead_cap`] asks for, in bytes.
+pub const PROBE_BYTES: u64 = 32 << 20;
+
+/// Measures how many bytes one readahead call really submits, at most [`PROBE_BYTES`]: drops the start of the file from
+/// the page cache, asks for all of it in one call, and counts. The file (better of 32 MiB) must be clean and not mapped
+/// by anyone; needs cachestat. Reads so much from the disk.
+pub fn probe_readahead_cap(fd: BorrowedFd<'_>) -> Result<u64> {
+    readahead::fadvise_dontneed(fd, 0, PROBE_BYTES)?;
+    let before = cachestat::cachestat(fd, 0, PROBE_BYTES)?.cached;
+    readahead::readahead(fd, 0, PROBE_BYTES)?;
+    // Pages count as cached from submission on.
+    let after = cachestat::cachestat(fd, 0, PROBE_BYTES)?.cached;
+    Ok(after.saturating_sub(before) * page::page_size())
+}

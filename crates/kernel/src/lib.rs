@@ -1,0 +1,49 @@
+//! The Linux kernel interfaces that prepage uses: mechanism without policy, one interface per file.
+//!
+//! - This is the only crate of the workspace with `unsafe` code: one block per system call, each with the reason why
+//!   it holds. rustix's safe wrappers are used wherever they exist.
+//! - Nothing here decides anything. Functions do what they are asked and report how far they came.
+//! - A process, cgroup or file that vanished is a normal value: see [`Error::is_gone`].
+//! - What this kernel offers is probed, in [`support`]; no kernel version is ever compared. Versions in comments say
+//!   where an interface comes from.
+//! - *Page numbers* are virtual addresses (or file offsets) divided by [`page::page_size`], as `u64`. Everything else
+//!   carries its unit in its name.
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "64-bit targets only: perf rings, pagemap offsets and file offsets are used as 64-bit values"
+);
+
+pub mod block;
+pub mod cachestat;
+pub mod cgroup;
+pub mod clock;
+pub mod credentials;
+pub mod error;
+pub mod fanotify;
+pub mod fds;
+pub mod filemap;
+pub mod inotify;
+pub mod maps;
+pub mod mincore;
+pub mod mountinfo;
+pub mod open;
+pub mod page;
+pub mod pagemap;
+pub mod perf;
+pub mod process;
+pub mod process_madvise;
+pub mod process_vm;
+pub mod psi;
+pub mod readahead;
+pub mod ring;
+pub mod sched;
+pub mod signals;
+pub mod support;
+pub mod swaps;
+mod text;
+pub mod tracefs;
+pub mod zram;
+
+pub use error::{Error, Result};
+pub use process::{Process, ProcessId};

@@ -1,0 +1,120 @@
+//! /proc/self/mountinfo: what is mounted where.
+
+use crate::error::{Error, Result};
+use crate::text;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Mount id.
+    pub id: u64,
+    /// Major and minor of the file system's device (`s_dev`).
+    pub dev: (u32, u32),
+    /// The directory of the file system that is mounted.
+    pub root: PathBuf,
+    /// Where.
+    pub mount_point: PathBuf,
+    /// File system type: `ext4`, `cgroup2`, ...
+    pub fs_type: String,
+    /// What is mounted: a device, or any name.
+    pub source: PathBuf,
+    /// The file system's own options, separated by commas. For cgroup v1, the controllers are among them.
+    pub super_options: String,
+}
+
+/// Reads /proc/self/mountinfo. In the order of mounting: a later one hides an earlier one at the same place.
+pub fn read() -> Result<Vec<Mount>> {
+    const PATH: &str = "/proc/self/mountinfo";
+    parse(&text::read_bytes(PATH)?)
+        .map_err(|line| Error::malformed("parse", PATH, format!("malformed line {line:?}")))
+}
+
+/// Parses the contents of a mountinfo file. The error is the first malformed line.
+pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Mount>, String> {
+    bytes
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| parse_line(line).ok_or_else(|| String::from_utf8_lossy(line).into_owned()))
+        .collect()
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = text_of(fields.next()?).parse().ok()?;
+    let _parent = fields.next()?;
+    let device = text_of(fields.next()?);
+    let (major, minor) = device.split_once(':')?;
+    let root = path_of(fields.next()?);
+    let mount_point = path_of(fields.next()?);
+    let _options = fields.next()?;
+    // Any number of optional fields, ended by a hyphen.
+    fields.find(|&field| field == b"-")?;
+    Some(Mount {
+        id,
+        dev: (major.parse().ok()?, minor.parse().ok()?),
+        root,
+        mount_point,
+        fs_type: text_of(fields.next()?),
+        source: path_of(fields.next()?),
+        super_options: text_of(fields.next().unwrap_or_default()),
+    })
+}
+
+fn text_of(field: &[u8]) -> String {
+    String::from_utf8_lossy(&text::unescape_octal(field)).into_owned()
+}
+
+fn path_of(field: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(text::unescape_octal(field)))
+}
+
+/// The mount that an absolute path without links lies on: the last of those with the longest mount point.
+pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.mount_point))
+        .max_by_key(|mount| mount.mount_point.components().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard\n\
+        36 27 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 shared:2 - cgroup cgroup rw,memory\n\
+        40 27 0:5 / /mnt rw - tmpfs  rw\n";
+
+    #[test]
+    fn optional_fields_and_escapes() {
+        let mounts = parse(TEXT).expect("well formed");
+        assert_eq!(mounts[0].source, Path::new("/dev/vda"));
+        assert_eq!(mounts[1].mount_point, Path::new("/mnt 2"));
+        assert_eq!(
+            (mounts[1].fs_type.as_str(), mounts[1].super_options.as_str()),
+            ("cgroup", "rw,memory")
+        );
+        assert_eq!(mounts[2].source, Path::new(""));
+        let of = |path: &str| mount_of(&mounts, Path::new(path)).map(|mount| mount.id);
+        assert_eq!(
+            [of("/mnt/x"), of("/mnt 2/x"), of("/mntx"), of("relative")],
+            [Some(40), Some(36), Some(27), None]
+        );
+    }
+
+    #[test]
+    fn malformed_lines_are_errors() {
+        for bad in [
+            "x",
+            "1 2 3:4 / / rw ext4 x rw",
+            "1 2 34 / / rw - ext4 x rw",
+            "1 2 3:4 / / rw -",
+            "a 2 3:4 / / rw - a b c",
+        ] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}

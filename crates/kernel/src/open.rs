@@ -1,0 +1,160 @@
+//! openat2(2) (5.6+): opening an application's files below that application's root, and regular files only.
+
+use crate::error::{Error, Result};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::path::Path;
+
+/// What stat says of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// Device (`st_dev`). Trace points and maps may give another number for the same file on btrfs and overlay.
+    pub dev: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Time of the last change of the contents, in ns since 1970 (negative before).
+    pub mtime_ns: i128,
+    /// What kind of file.
+    pub kind: FileKind,
+}
+
+/// The kinds of files that matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Regular.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Symbolic link (only where links are not followed).
+    Symlink,
+    /// Device, FIFO or socket: never opened.
+    Special,
+}
+
+/// Renames above a path make openat2 answer EAGAIN; so many tries.
+const RETRIES_MAX: usize = 8;
+
+/// The root directory of a process, for [`open_in_root`] and the others (O_PATH on /proc/PID/root; containers have
+/// their own). Needs the right to ptrace-read the process.
+pub fn process_root(pid: i32) -> Result<OwnedFd> {
+    open_directory_path(&format!("/proc/{pid}/root"))
+}
+
+/// Our own root directory.
+pub fn own_root() -> Result<OwnedFd> {
+    open_directory_path("/")
+}
+
+fn open_directory_path(path: &str) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Error::new("open", path, error))
+}
+
+/// Opens a regular file for reading, resolved as a process with the root directory `root` would: absolute paths and
+/// links start there, `..` does not leave it, and magic links (/proc/PID/fd) are not followed.
+///
+/// Anything but a regular file is an error (kind `Unsupported`, no errno) and is never opened: the path is first
+/// opened with O_PATH, which has no effect on devices and FIFOs, and reopened only after fstat. The rights are those
+/// of the calling thread ([`crate::credentials`]). O_NOATIME where the caller may; a file lease is `EAGAIN`.
+pub fn open_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<(OwnedFd, FileStat)> {
+    let failed = |operation, error: Errno| Error::new(operation, path.to_string_lossy(), error);
+    let handle = open_path(root, path, OFlags::empty())?;
+    let stat = rustix::fs::fstat(&handle).map_err(|error| failed("fstat", error))?;
+    if file_stat(&stat).kind != FileKind::Regular {
+        let reason = std::io::Error::new(std::io::ErrorKind::Unsupported, "not a regular file");
+        return Err(Error::new("open", path.to_string_lossy(), reason));
+    }
+    let file = reopen(&handle, OFlags::empty()).map_err(|error| failed("open", error))?;
+    let stat = rustix::fs::fstat(&file).map_err(|error| failed("fstat", error))?;
+    Ok((file, file_stat(&stat)))
+}
+
+/// Stats a path resolved as in [`open_in_root`], following links: reads directories and inodes from the disk into the
+/// caches, and opens nothing. `ENOENT` is a normal answer ([`Error::is_not_found`]) that the kernel caches too.
+pub fn stat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat> {
+    let handle = open_path(root, path, OFlags::empty())?;
+    let stat = rustix::fs::fstat(&handle)
+        .map_err(|error| Error::new("fstat", path.to_string_lossy(), error))?;
+    Ok(file_stat(&stat))
+}
+
+/// As [`stat_in_root`], of the link itself where the path ends in one.
+pub fn lstat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat> {
+    let handle = open_path(root, path, OFlags::NOFOLLOW)?;
+    let stat = rustix::fs::fstat(&handle)
+        .map_err(|error| Error::new("fstat", path.to_string_lossy(), error))?;
+    Ok(file_stat(&stat))
+}
+
+/// Reads a directory's entries (at most `entries_max`), resolved as in [`open_in_root`], for the sake of the caches.
+/// Returns how many there are.
+pub fn read_directory_in_root(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    entries_max: usize,
+) -> Result<usize> {
+    let failed = |operation, error: Errno| Error::new(operation, path.to_string_lossy(), error);
+    let handle = open_path(root, path, OFlags::DIRECTORY)?;
+    let directory = reopen(&handle, OFlags::DIRECTORY).map_err(|error| failed("open", error))?;
+    let mut entries = rustix::fs::Dir::new(directory).map_err(|error| failed("readdir", error))?;
+    let mut count = 0;
+    while count < entries_max {
+        match entries.next() {
+            Some(Ok(_)) => count += 1,
+            Some(Err(error)) => return Err(failed("readdir", error)),
+            None => break,
+        }
+    }
+    Ok(count)
+}
+
+fn open_path(root: BorrowedFd<'_>, path: &Path, more: OFlags) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | more;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let mut tries = 0;
+    loop {
+        match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
+            Ok(handle) => return Ok(handle),
+            Err(Errno::AGAIN | Errno::INTR) if tries < RETRIES_MAX => tries += 1,
+            Err(error) => return Err(Error::new("openat2", path.to_string_lossy(), error)),
+        }
+    }
+}
+
+/// Opens for reading what an O_PATH handle holds. Our own /proc/self/fd is usable under any fsuid.
+fn reopen(handle: &OwnedFd, more: OFlags) -> std::result::Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
+    match rustix::fs::open(path.as_str(), flags | OFlags::NOATIME, Mode::empty()) {
+        // O_NOATIME is for the owner and CAP_FOWNER only.
+        Err(Errno::PERM) => rustix::fs::open(path.as_str(), flags, Mode::empty()),
+        result => result,
+    }
+}
+
+/// What fstat says of an open file.
+pub fn fstat(fd: BorrowedFd<'_>) -> Result<FileStat> {
+    let stat = rustix::fs::fstat(fd)
+        .map_err(|error| Error::new("fstat", format!("fd {}", fd.as_raw_fd()), error))?;
+    Ok(file_stat(&stat))
+}
+
+// The widths of struct stat's fields differ between architectures.
+#[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+fn file_stat(stat: &Stat) -> FileStat {
+    FileStat {
+        dev: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+        size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+        mtime_ns: i128::from(stat.st_mtime) * 1_000_000_000 + stat.st_mtime_nsec as i128,
+        kind: match FileType::from_raw_mode(stat.st_mode as _) {
+            FileType::RegularFile => FileKind::Regular,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Symlink,
+            _ => FileKind::Special,
+        },
+    }
+}

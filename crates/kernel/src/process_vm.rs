@@ -1,0 +1,67 @@
+//! process_vm_readv(2): faulting pages of another process in, and mapping them there.
+
+use crate::error::{Error, Result};
+use crate::page::address_of;
+
+/// Pages per system call: the kernel's UIO_MAXIOV (IOV_MAX).
+pub const PAGES_PER_CALL_MAX: usize = 1024;
+
+/// Reads one byte of each page (page numbers, any order) of process `pid`. The read fault swaps the page in, or reads
+/// it from its file, and maps it in that process; a read never breaks copy-on-write sharing.
+///
+/// Returns how many pages from the front were read. Fewer than asked means that the page at that index could not be
+/// read (a hole, PROT_NONE, a device, a guard page), also when it is the first: `Ok(0)`. Resume after it.
+/// [`Error::is_gone`] when the process has exited. pids are reused: check [`crate::Process::is_alive`] around it.
+///
+/// The fault runs with the caller's CPU time, holding the target's mmap_lock or the mapping's lock per page: small
+/// batches with a pause between them leave the application alone. It is charged to the target's memory cgroup. Needs
+/// the right to ptrace-attach (3.2+).
+pub fn touch(pid: i32, pages: &[u64]) -> Result<usize> {
+    let mut touched = 0;
+    for batch in pages.chunks(PAGES_PER_CALL_MAX) {
+        let count = touch_batch(pid, batch)?;
+        touched += count;
+        if count < batch.len() {
+            break;
+        }
+    }
+    Ok(touched)
+}
+
+fn touch_batch(pid: i32, pages: &[u64]) -> Result<usize> {
+    let empty = libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 0,
+    };
+    let mut remote = [empty; PAGES_PER_CALL_MAX];
+    let mut count = 0;
+    for (vector, &page) in remote.iter_mut().zip(pages) {
+        // A page number beyond the address space is unreadable, like a hole.
+        let Some(address) = address_of(page) else {
+            break;
+        };
+        *vector = libc::iovec {
+            iov_base: address as usize as *mut libc::c_void,
+            iov_len: 1,
+        };
+        count += 1;
+    }
+    let mut sink = [0_u8; PAGES_PER_CALL_MAX];
+    let local = libc::iovec {
+        iov_base: sink.as_mut_ptr().cast(),
+        iov_len: count,
+    };
+    // SAFETY: `local` describes the exclusively owned `sink`, of which at most `count` <= 1024 bytes are written;
+    // `remote` holds `count` addresses of another process, which the kernel checks there.
+    let read = unsafe {
+        libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), count as libc::c_ulong, 0)
+    };
+    if let Ok(read) = usize::try_from(read) {
+        return Ok(read);
+    }
+    let error = Error::last("process_vm_readv", format!("process {pid}"));
+    match error.errno() {
+        Some(libc::EFAULT) => Ok(0),
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,64 @@
+//! signalfd(2): signals as something to poll for, instead of handlers that interrupt.
+
+use crate::error::{Error, Result};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Signals that are blocked in the calling thread, and in those it creates later, and that arrive here instead.
+#[derive(Debug)]
+pub struct SignalFd {
+    fd: OwnedFd,
+}
+
+impl SignalFd {
+    /// Blocks these signals (numbers as in signal(7)) and opens a descriptor that is readable when one has arrived. To
+    /// be called before any other thread is created, since a thread that does not block them would take them.
+    pub fn block_and_open(signals: &[i32]) -> Result<SignalFd> {
+        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set that the pointer is to.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        for &signal in signals {
+            // SAFETY: the set was initialised above; a number that is no signal is refused with EINVAL.
+            if unsafe { libc::sigaddset(set.as_mut_ptr(), signal) } != 0 {
+                return Err(Error::last("sigaddset", format!("signal {signal}")));
+            }
+        }
+        // SAFETY: the set is initialised; a null pointer says that the old mask is not asked for.
+        let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
+        if error != 0 {
+            let error = std::io::Error::from_raw_os_error(error);
+            return Err(Error::new("pthread_sigmask", "own thread", error));
+        }
+        // SAFETY: -1 asks for a new descriptor; the set is initialised.
+        let fd = unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(Error::last("signalfd", "own thread"));
+        }
+        // SAFETY: a descriptor that the kernel has just made for us and that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(SignalFd { fd })
+    }
+
+    /// Takes the next signal that has arrived, if any: its number.
+    pub fn read(&self) -> Result<Option<i32>> {
+        let mut info = std::mem::MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the buffer has room for `size` bytes.
+        let read = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+        if read == size as isize {
+            // SAFETY: the kernel has filled the whole structure, which is plain numbers.
+            let info = unsafe { info.assume_init() };
+            return Ok(i32::try_from(info.ssi_signo).ok());
+        }
+        let error = std::io::Error::last_os_error();
+        match error.kind() {
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(Error::new("read", "signalfd", error)),
+        }
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

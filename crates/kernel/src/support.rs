@@ -1,0 +1,333 @@
+//! What this kernel and our rights offer: probed facts. No version is compared and no rule is made here.
+
+use crate::cgroup::{self, Version};
+use crate::filemap::{Filemap, FilemapKind};
+use crate::pagemap::{PageEntry, Pagemap, ScanSupport, scan_support};
+use crate::perf::{FaultRings, Wakeup};
+use crate::process_madvise::{self, Advice};
+use crate::sched::{self, Policy};
+use crate::swaps::SwapArea;
+use crate::tracefs::Tracefs;
+use crate::zram::Zram;
+use crate::{
+    Process, block, cachestat, credentials, error::Result, fanotify, page, process_vm, psi, swaps,
+    text, zram,
+};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use std::path::Path;
+
+/// Whether something is there, and how we know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fact {
+    /// It worked when tried.
+    pub available: bool,
+    /// What was seen: a value, or the error.
+    pub detail: String,
+}
+
+impl Fact {
+    fn of(result: Result<impl Into<String>>) -> Fact {
+        match result {
+            Ok(detail) => Fact {
+                available: true,
+                detail: detail.into(),
+            },
+            Err(error) => Fact {
+                available: false,
+                detail: error.to_string(),
+            },
+        }
+    }
+
+    fn when(available: bool, detail: impl Into<String>) -> Fact {
+        Fact {
+            available,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// All facts. Probing takes some ms, changes nothing, and leaves nothing behind.
+#[derive(Clone, Debug)]
+pub struct Support {
+    /// The kernel's release, for reports only.
+    pub kernel_release: String,
+    /// Page size in bytes.
+    pub page_size_bytes: u64,
+    /// Our effective user id.
+    pub effective_uid: u32,
+    /// Our effective capabilities, bit N being capability N.
+    pub effective_capabilities: u64,
+    /// process_vm_readv, tried on ourselves.
+    pub process_vm_readv: Fact,
+    /// process_madvise(MADV_WILLNEED).
+    pub process_madvise_willneed: Fact,
+    /// process_madvise(MADV_COLD).
+    pub process_madvise_cold: Fact,
+    /// process_madvise(MADV_PAGEOUT).
+    pub process_madvise_pageout: Fact,
+    /// pagemap, tried on ourselves.
+    pub pagemap: Fact,
+    /// The PAGEMAP_SCAN ioctl.
+    pub pagemap_scan: ScanSupport,
+    /// cachestat.
+    pub cachestat: Fact,
+    /// System-wide sampling of major faults.
+    pub perf_major_faults: Fact,
+    /// /proc/sys/kernel/perf_event_paranoid.
+    pub perf_event_paranoid: Option<i32>,
+    /// tracefs, mounted or detached.
+    pub tracefs: Fact,
+    /// The filemap tracepoints that there are.
+    pub filemap_tracepoints: Vec<FilemapKind>,
+    /// fanotify groups with marks on file systems (tried on /proc's parent file system `/`).
+    pub fanotify: Fact,
+    /// /proc/pressure/memory.
+    pub psi: Fact,
+    /// Triggers on it.
+    pub psi_trigger: Fact,
+    /// The memory controller, and in which version.
+    pub cgroup_memory: Option<Version>,
+    /// The freezer of v1.
+    pub freezer_v1: Fact,
+    /// The unified hierarchy, which has a freezer.
+    pub cgroup_v2: Fact,
+    /// Active swap areas.
+    pub swap_areas: Vec<SwapArea>,
+    /// zram devices.
+    pub zram: Vec<Zram>,
+    /// zswap: there and enabled.
+    pub zswap: Fact,
+    /// vm.page-cluster.
+    pub page_cluster: Option<u32>,
+    /// transparent_hugepage/enabled: always, madvise or never.
+    pub thp: Option<String>,
+    /// Sizes of multi-size THP (6.8+) that are not `never`, in KiB, with their setting.
+    pub mthp: Vec<(u64, String)>,
+    /// CPUs and their capacities.
+    pub cpu_capacities: Vec<(usize, u32)>,
+    /// Custom slices for SCHED_OTHER.
+    pub sched_slice: Fact,
+    /// What the settings of the device below `/` say about the cap of a readahead call, in KiB.
+    pub root_readahead_cap_kib: Option<u64>,
+    /// Whether the device file below `/` can be opened, so that metadata can be read ahead through it.
+    pub root_device_readable: Fact,
+}
+
+impl Support {
+    /// Tries everything.
+    pub fn probe() -> Support {
+        let hierarchies = cgroup::hierarchies().unwrap_or_default();
+        let v1 = |name: &str| {
+            let legacy = hierarchies
+                .iter()
+                .filter(|hierarchy| hierarchy.version == Version::V1);
+            legacy
+                .filter(|hierarchy| hierarchy.controllers.iter().any(|one| one == name))
+                .map(|one| &one.mount_point)
+                .next()
+        };
+        let v2 = hierarchies
+            .iter()
+            .find(|hierarchy| hierarchy.version == Version::V2);
+        let mounted = |at: Option<&std::path::PathBuf>| match at {
+            Some(at) => Fact::when(true, at.to_string_lossy()),
+            None => Fact::when(false, "not mounted"),
+        };
+        let tracefs = Tracefs::open();
+        let filemap = tracefs
+            .as_ref()
+            .ok()
+            .and_then(|tracefs| Filemap::find(tracefs, &FilemapKind::ALL).ok());
+        let v2_memory =
+            v2.is_some_and(|hierarchy| hierarchy.controllers.iter().any(|one| one == "memory"));
+        let legacy_memory = v1("memory").map(|_| Version::V1);
+        Support {
+            kernel_release: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
+            page_size_bytes: page::page_size(),
+            effective_uid: credentials::effective_uid(),
+            effective_capabilities: credentials::effective_capabilities().unwrap_or(0),
+            process_vm_readv: probe_process_vm(),
+            process_madvise_willneed: probe_madvise(Advice::WillNeed),
+            process_madvise_cold: probe_madvise(Advice::Cold),
+            process_madvise_pageout: probe_madvise(Advice::PageOut),
+            pagemap: probe_pagemap(),
+            pagemap_scan: scan_support(),
+            cachestat: probe_cachestat(),
+            perf_major_faults: probe_perf(),
+            perf_event_paranoid: crate::perf::paranoid().ok(),
+            tracefs: Fact::of(tracefs.map(|_| "opened")),
+            filemap_tracepoints: filemap
+                .map(|filemap| filemap.kinds().collect())
+                .unwrap_or_default(),
+            fanotify: probe_fanotify(),
+            psi: Fact::of(
+                psi::MemoryPressure::read()
+                    .map(|pressure| format!("{} us in all", pressure.some.total_us)),
+            ),
+            psi_trigger: Fact::of(
+                psi::trigger(Path::new(psi::MEMORY), 150_000, 2_000_000).map(|_| "150 ms in 2 s"),
+            ),
+            cgroup_memory: legacy_memory.or(v2_memory.then_some(Version::V2)),
+            freezer_v1: mounted(v1("freezer")),
+            cgroup_v2: mounted(v2.map(|hierarchy| &hierarchy.mount_point)),
+            swap_areas: swaps::areas().unwrap_or_default(),
+            zram: zram::devices().unwrap_or_default(),
+            zswap: match swaps::zswap_enabled() {
+                Ok(enabled) => Fact::when(enabled, if enabled { "enabled" } else { "disabled" }),
+                Err(error) => Fact::when(false, error.to_string()),
+            },
+            page_cluster: swaps::page_cluster().ok(),
+            thp: transparent_huge_pages("enabled"),
+            mthp: multi_size_thp(),
+            cpu_capacities: sched::capacities().unwrap_or_default(),
+            sched_slice: probe_slice(),
+            root_readahead_cap_kib: root_device()
+                .and_then(|device| device.readahead_cap_kib())
+                .ok(),
+            root_device_readable: probe_root_device(),
+        }
+    }
+}
+
+/// The address of something of our own that is mapped for sure.
+fn own_page(value: &u64) -> u64 {
+    page::page_of(std::ptr::from_ref(value) as u64)
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+fn probe_process_vm() -> Fact {
+    let value = 1;
+    match process_vm::touch(own_pid(), &[own_page(&value)]) {
+        Ok(1) => Fact::when(true, "read a page of our own"),
+        Ok(_) => Fact::when(false, "could not read a page of our own"),
+        Err(error) => Fact::when(false, error.to_string()),
+    }
+}
+
+fn probe_madvise(advice: Advice) -> Fact {
+    // The page of our code that is executing: WILLNEED, COLD and even PAGEOUT of it do no harm. Our stack could be
+    // locked memory, which takes no such advice.
+    let page = page::page_of(probe_madvise as fn(Advice) -> Fact as usize as u64);
+    let ranges = std::slice::from_ref(&(page..page + 1)).to_vec();
+    match Process::open(own_pid())
+        .and_then(|own| process_madvise::advise(own.pidfd(), advice, &ranges))
+    {
+        Ok(1) => Fact::when(true, "advised a page of our own"),
+        Ok(_) => Fact::when(
+            false,
+            "EINVAL: this kernel does not take such advice, or our memory is locked",
+        ),
+        Err(error) => Fact::when(false, error.to_string()),
+    }
+}
+
+fn probe_pagemap() -> Fact {
+    let value = 1;
+    let mut entries = [PageEntry::default()];
+    match Pagemap::open(own_pid()).and_then(|pagemap| pagemap.read(own_page(&value), &mut entries))
+    {
+        Ok(1) if entries[0].present() => Fact::when(true, "own stack is present"),
+        Ok(_) => Fact::when(false, "own stack is not present: entries are hidden"),
+        Err(error) => Fact::when(false, error.to_string()),
+    }
+}
+
+fn probe_cachestat() -> Fact {
+    let opened = std::fs::File::open("/proc/self/exe")
+        .map_err(|error| crate::Error::new("open", "/proc/self/exe", error));
+    let stat = opened.and_then(|file| cachestat::cachestat(file.as_fd(), 0, 0));
+    Fact::of(stat.map(|stat| format!("{} pages of our executable", stat.cached)))
+}
+
+fn probe_perf() -> Fact {
+    let rings = sched::online_cpus().and_then(|cpus| {
+        let rings = FaultRings::open(&cpus, 1, std::num::NonZeroU64::MIN, Wakeup::Events(1))?;
+        rings.enable()?;
+        rings.disable()?;
+        Ok(format!("on {} CPUs", cpus.len()))
+    });
+    Fact::of(rings)
+}
+
+fn probe_fanotify() -> Fact {
+    let marked = fanotify::Fanotify::new().and_then(|group| group.mark_filesystem(Path::new("/")));
+    Fact::of(marked.map(|()| "marked the file system of /"))
+}
+
+fn probe_slice() -> Fact {
+    const SLICE_US: u64 = 400;
+    // On a thread of its own, so that the caller's policy stays.
+    let thread = std::thread::spawn(|| -> Result<Policy> {
+        let nice = match sched::current_thread_policy()? {
+            Policy::Other { nice, .. } => nice,
+            Policy::Idle => 19,
+        };
+        sched::set_current_thread_policy(Policy::Other {
+            nice,
+            slice_us: Some(SLICE_US),
+        })?;
+        sched::current_thread_policy()
+    });
+    match thread.join() {
+        Ok(Ok(Policy::Other {
+            slice_us: Some(SLICE_US),
+            ..
+        })) => Fact::when(true, "400 us read back"),
+        Ok(Ok(policy)) => Fact::when(false, format!("read back {policy:?}")),
+        Ok(Err(error)) => Fact::when(false, error.to_string()),
+        Err(_) => Fact::when(false, "the probing thread panicked"),
+    }
+}
+
+fn root_device() -> Result<block::BlockDevice> {
+    block::BlockDevice::of_path(Path::new("/"))
+}
+
+fn probe_root_device() -> Fact {
+    let readable = root_device().and_then(|device| {
+        let path = format!("/dev/{}", device.name());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        match rustix::fs::open(path.as_str(), flags, Mode::empty()) {
+            Ok(_) => Ok(path),
+            Err(error) => Err(crate::Error::new("open", path, error)),
+        }
+    });
+    Fact::of(readable)
+}
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+fn transparent_huge_pages(file: &str) -> Option<String> {
+    let choices = text::read_line(Path::new(THP).join(file)).ok()?;
+    Some(zram::selected(&choices).to_owned())
+}
+
+fn multi_size_thp() -> Vec<(u64, String)> {
+    let Ok(entries) = std::fs::read_dir(THP) else {
+        return Vec::new();
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let mut sizes: Vec<(u64, String)> = names
+        .filter_map(|name| {
+            let size = name
+                .strip_prefix("hugepages-")?
+                .strip_suffix("kB")?
+                .parse()
+                .ok()?;
+            let setting = transparent_huge_pages(&format!("{name}/enabled"))?;
+            (setting != "never").then_some((size, setting))
+        })
+        .collect();
+    sizes.sort();
+    sizes
+}

@@ -1,0 +1,140 @@
+//! /proc/swaps and the settings of swapping: which areas there are and what they lie on.
+
+use crate::block;
+use crate::error::{Error, Result};
+use crate::text;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// What a swap area lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapKind {
+    /// A zram device: compressed memory.
+    Zram,
+    /// Any other block device.
+    Disk,
+    /// A file.
+    File,
+}
+
+/// A swap area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwapArea {
+    /// Its place in /proc/swaps. This is pagemap's swap type as long as no area with a lower number has been switched
+    /// off since: the kernel lists areas by type and leaves out unused ones without saying so.
+    pub index: u32,
+    /// The device or file.
+    pub path: PathBuf,
+    /// What it lies on.
+    pub kind: SwapKind,
+    /// Size in KiB.
+    pub size_kib: u64,
+    /// Used, in KiB.
+    pub used_kib: u64,
+    /// The higher, the earlier it is filled.
+    pub priority: i32,
+    /// Whether the device says that it rotates; `None` for files and where the device does not say.
+    pub rotational: Option<bool>,
+}
+
+/// The active swap areas.
+pub fn areas() -> Result<Vec<SwapArea>> {
+    const PATH: &str = "/proc/swaps";
+    let mut areas = parse(&text::read_bytes(PATH)?)
+        .map_err(|line| Error::malformed("parse", PATH, format!("malformed line {line:?}")))?;
+    for area in areas.iter_mut().filter(|area| area.kind != SwapKind::File) {
+        let device = std::fs::metadata(&area.path).map(|metadata| metadata.rdev());
+        if let Some(device) = device
+            .ok()
+            .and_then(|rdev| block::BlockDevice::of_number(rdev).ok())
+        {
+            area.rotational = device.rotational().ok();
+            if device.name().starts_with("zram") {
+                area.kind = SwapKind::Zram;
+            }
+        }
+    }
+    Ok(areas)
+}
+
+/// Parses the contents of /proc/swaps. The error is the first malformed line. A zram device is known by its name.
+pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<SwapArea>, String> {
+    let lines = bytes
+        .split(|&byte| byte == b'\n')
+        .skip(1)
+        .filter(|line| !line.is_empty());
+    lines
+        .zip(0..)
+        .map(|(line, index)| {
+            parse_line(line, index).ok_or_else(|| String::from_utf8_lossy(line).into_owned())
+        })
+        .collect()
+}
+
+/// `/dev/zram0 partition 8388604 532 100` with any white space, the path being octal-escaped.
+fn parse_line(line: &[u8], index: u32) -> Option<SwapArea> {
+    let end = line.iter().position(u8::is_ascii_whitespace)?;
+    // A removed swap file has "\040(deleted)" after its name: one field, since the space is escaped.
+    let path = PathBuf::from(OsString::from_vec(text::unescape_octal(&line[..end])));
+    let fields = String::from_utf8_lossy(&line[end..]);
+    let mut fields = fields.split_ascii_whitespace();
+    let kind = match fields.next()? {
+        "file" => SwapKind::File,
+        "partition"
+            if path
+                .file_name()?
+                .to_str()
+                .is_some_and(|name| name.starts_with("zram")) =>
+        {
+            SwapKind::Zram
+        }
+        "partition" => SwapKind::Disk,
+        _ => return None,
+    };
+    Some(SwapArea {
+        index,
+        path,
+        kind,
+        size_kib: fields.next()?.parse().ok()?,
+        used_kib: fields.next()?.parse().ok()?,
+        priority: fields.next()?.parse().ok()?,
+        rotational: None,
+    })
+}
+
+/// Whether zswap compresses pages in front of the swap areas. `ENOENT` where the kernel is without.
+pub fn zswap_enabled() -> Result<bool> {
+    Ok(text::read_line("/sys/module/zswap/parameters/enabled")? == "Y")
+}
+
+/// vm.page-cluster: the binary logarithm of the pages that one swap-in reads ahead.
+pub fn page_cluster() -> Result<u32> {
+    text::read_number("/proc/sys/vm/page-cluster")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_in_order() {
+        let text = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+            /dev/zram0                              partition\t8388604\t\t532\t\t100\n\
+            /swap\\040file                          file\t\t1024\t\t0\t\t-2\n/dev/sda2 partition 5 4 3\n";
+        let areas = parse(text).expect("well formed");
+        assert_eq!(
+            areas.iter().map(|area| area.kind).collect::<Vec<_>>(),
+            [SwapKind::Zram, SwapKind::File, SwapKind::Disk]
+        );
+        assert_eq!(
+            (areas[1].index, areas[1].path.as_path(), areas[1].priority),
+            (1, "/swap file".as_ref(), -2)
+        );
+        assert_eq!((areas[0].size_kib, areas[0].used_kib), (8388604, 532));
+        assert_eq!(parse(b"header\n"), Ok(vec![]));
+        assert!(parse(b"header\n/dev/x partition 1 2\n").is_err());
+        assert!(parse(b"header\n/dev/x other 1 2 3\n").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! Reading and parsing the small text files of procfs, sysfs and cgroupfs.
+
+use crate::error::{Error, Result};
+use std::path::Path;
+
+/// Reads a whole file.
+pub(crate) fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    let path = path.as_ref();
+    std::fs::read(path).map_err(|error| Error::new("read", path.to_string_lossy(), error))
+}
+
+/// Reads a whole text file. Bytes that are not UTF-8 (names of processes and files) are replaced.
+pub(crate) fn read_text(path: impl AsRef<Path>) -> Result<String> {
+    Ok(String::from_utf8_lossy(&read_bytes(path)?).into_owned())
+}
+
+/// Reads a text file, without the newline at its end.
+pub(crate) fn read_line(path: impl AsRef<Path>) -> Result<String> {
+    Ok(read_text(path)?.trim_end().to_owned())
+}
+
+/// Reads a file that holds one number.
+pub(crate) fn read_number<N: std::str::FromStr>(path: impl AsRef<Path>) -> Result<N> {
+    let path = path.as_ref();
+    let text = read_line(path)?;
+    text.parse().map_err(|_| {
+        Error::malformed(
+            "parse",
+            path.to_string_lossy(),
+            format!("not a number: {text:?}"),
+        )
+    })
+}
+
+/// Writes text in one write(2), as control files demand, without creating the file.
+pub(crate) fn write_text(path: impl AsRef<Path>, text: &str) -> Result<()> {
+    use std::io::Write;
+    let path = path.as_ref();
+    let failed = |error| Error::new("write", path.to_string_lossy(), error);
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)
+}
+
+/// Undoes the `\ooo` octal escapes with which the kernel writes paths into the tables of procfs (seq_file's
+/// mangle_path). Anything that is not such an escape stays.
+pub(crate) fn unescape_octal(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, tail)) = rest.split_first() {
+        match (first, tail) {
+            (
+                b'\\',
+                [
+                    a @ b'0'..=b'3',
+                    b @ b'0'..=b'7',
+                    c @ b'0'..=b'7',
+                    after @ ..,
+                ],
+            ) => {
+                out.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// Parses the kernel's lists of numbers: `0-3,8,10-11`. An empty list is empty.
+pub(crate) fn parse_list(text: &str) -> Option<Vec<usize>> {
+    /// No machine has more CPUs; a malformed list must not make us allocate without bound.
+    const ENTRIES_MAX: usize = 1 << 16;
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().ok()?;
+        let last: usize = last.trim().parse().ok()?;
+        if first > last || last - first >= ENTRIES_MAX || numbers.len() >= ENTRIES_MAX {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octal_escapes() {
+        assert_eq!(unescape_octal(br"/a\040b\011c"), b"/a b\tc");
+        assert_eq!(unescape_octal(br"\0\9\04"), br"\0\9\04");
+        assert_eq!(unescape_octal(br"\377"), [255]);
+    }
+
+    #[test]
+    fn lists() {
+        assert_eq!(parse_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse_list("\n"), Some(vec![]));
+        assert_eq!(parse_list("3-1"), None);
+        assert_eq!(parse_list("0-99999999999"), None);
+        assert_eq!(parse_list("x"), None);
+    }
+}

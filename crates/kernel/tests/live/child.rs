@@ -1,0 +1,230 @@
+//! A child process with a region of memory, which does as it is told: this test binary, run again.
+
+use prepage_kernel::page::page_size;
+use prepage_kernel::pagemap::PageEntry;
+use prepage_kernel::process_madvise::{self, Advice};
+use prepage_kernel::{Process, sched};
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+
+const ROLE: &str = "PREPAGE_TEST_CHILD_PAGES";
+
+/// A child with `pages` pages of private anonymous memory, all written.
+pub struct Child {
+    inner: std::process::Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    pub process: Process,
+    pub pages: Range<u64>,
+}
+
+impl Child {
+    pub fn spawn(pages: u64) -> Child {
+        let binary = std::env::current_exe().expect("own path");
+        let mut inner = Command::new(binary)
+            .args(["child::role", "--exact", "--ignored", "--nocapture"])
+            .env(ROLE, pages.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("run the test binary again");
+        let stdin = inner.stdin.take().expect("piped");
+        let stdout = BufReader::new(inner.stdout.take().expect("piped"));
+        let process = Process::open(inner.id() as i32).expect("open the child");
+        let mut child = Child {
+            inner,
+            stdin,
+            stdout,
+            process,
+            pages: 0..0,
+        };
+        let first: u64 = child.answer("READY").parse().expect("a page number");
+        child.pages = first..first + pages;
+        child
+    }
+
+    fn answer(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(
+                self.stdout
+                    .read_line(&mut line)
+                    .expect("read from the child"),
+                0,
+                "the child ended"
+            );
+            if let Some((_, rest)) = line.split_once(word) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    /// Has the child do one thing, with the page of this index.
+    pub fn tell(&mut self, action: &str, index: u64) {
+        writeln!(self.stdin, "{action} {index}").expect("write to the child");
+        let word = if action == "exec" { "READY" } else { "DONE" };
+        let answer = self.answer(word);
+        if action == "exec" {
+            let first: u64 = answer.parse().expect("a page number");
+            self.pages = first..first + self.pages.end - self.pages.start;
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    pub fn page(&self, index: u64) -> u64 {
+        self.pages.start + index
+    }
+
+    pub fn entries(&self) -> Vec<PageEntry> {
+        let mut entries = vec![PageEntry::default(); (self.pages.end - self.pages.start) as usize];
+        let pagemap = self.process.pagemap().expect("open pagemap");
+        assert_eq!(
+            pagemap
+                .read(self.pages.start, &mut entries)
+                .expect("read pagemap"),
+            entries.len()
+        );
+        entries
+    }
+
+    pub fn entry(&self, index: u64) -> PageEntry {
+        self.entries()[index as usize]
+    }
+
+    /// Swaps the whole region out, whatever it takes.
+    pub fn swap_out(&mut self) {
+        for _ in 0..100 {
+            let ranges = [self.pages.clone()];
+            process_madvise::advise_all(self.process.pidfd(), Advice::PageOut, &ranges)
+                .expect("page out");
+            if !self.entries().iter().any(|entry| entry.present()) {
+                return;
+            }
+            // Pages that are still in some CPU's batch cannot be isolated: have the batches emptied.
+            self.tell("flush", 0);
+            sched::sleep_us(5_000);
+        }
+        panic!("the child's pages do not go to swap");
+    }
+
+    pub fn kill(&mut self) {
+        self.inner.kill().expect("kill the child");
+        self.inner.wait().expect("reap the child");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.inner.kill();
+        let _ = self.inner.wait();
+    }
+}
+
+fn map(bytes: usize, flags: i32) -> *mut u8 {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            protection,
+            flags | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(
+        base,
+        libc::MAP_FAILED,
+        "mmap: {}",
+        std::io::Error::last_os_error()
+    );
+    base.cast()
+}
+
+fn act(action: &str, address: *mut u8) {
+    let size = page_size() as usize;
+    // SAFETY: pages of the region that this child mapped for these actions, and to which it holds no references.
+    let result = unsafe {
+        match action {
+            "read" => {
+                std::ptr::read_volatile(address);
+                0
+            }
+            "write" => {
+                std::ptr::write_volatile(address, 7);
+                0
+            }
+            "none" => libc::mprotect(address.cast(), size, libc::PROT_NONE),
+            "unmap" => libc::munmap(address.cast(), size),
+            "discard" => libc::madvise(address.cast(), size, libc::MADV_DONTNEED),
+            "lock" => libc::mlock(address.cast(), size),
+            // MADV_GUARD_INSTALL, 6.13+.
+            "guard" => libc::madvise(address.cast(), size, 102),
+            other => panic!("unknown action {other}"),
+        }
+    };
+    assert_eq!(result, 0, "{action}: {}", std::io::Error::last_os_error());
+}
+
+fn special(action: &str) {
+    match action {
+        "flush" => {
+            let bytes = 128 * page_size() as usize;
+            let base = map(bytes, libc::MAP_PRIVATE);
+            // SAFETY: the mapping just made, unmapped again; nothing refers to it.
+            unsafe {
+                base.write_bytes(1, bytes);
+                libc::munmap(base.cast(), bytes);
+            }
+        }
+        "exec" => {
+            use std::os::unix::process::CommandExt;
+            let mut arguments = std::env::args_os();
+            let binary = arguments.next().expect("own path");
+            panic!("exec: {}", Command::new(binary).args(arguments).exec());
+        }
+        other => panic!("unknown action {other}"),
+    }
+}
+
+#[test]
+#[ignore = "the child process of other tests"]
+fn role() {
+    let Ok(pages) = std::env::var(ROLE) else {
+        return;
+    };
+    let pages: usize = pages.parse().expect("a number of pages");
+    let size = page_size() as usize;
+    let base = map(pages * size, libc::MAP_PRIVATE);
+    // SAFETY: the mapping just made.
+    unsafe {
+        libc::madvise(base.cast(), pages * size, libc::MADV_NOHUGEPAGE);
+        for index in 0..pages {
+            // Not all the same: swap keeps pages of one value apart.
+            base.add(index * size).write_bytes(1, 100);
+            base.add(index * size + 8)
+                .cast::<u64>()
+                .write(index as u64 * 0x9e37_79b9);
+        }
+    }
+    special("flush");
+    println!("\nREADY {}", base as u64 / page_size());
+    for line in std::io::stdin().lines() {
+        let line = line.expect("read a command");
+        let (action, index) = line.split_once(' ').expect("a command and an index");
+        let index: usize = index.parse().expect("an index");
+        if matches!(action, "flush" | "exec") {
+            special(action);
+        } else {
+            assert!(index < pages);
+            act(action, base.wrapping_add(index * size));
+        }
+        println!("\nDONE");
+    }
+}

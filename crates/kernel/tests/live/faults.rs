@@ -1,0 +1,262 @@
+//! perf rings and tracepoints.
+
+use crate::child::Child;
+use crate::machine::{Directory, Machine, eventually};
+use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
+use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
+use prepage_kernel::ring::FaultSample;
+use prepage_kernel::tracefs::Tracefs;
+use prepage_kernel::{clock, mountinfo, page, process_vm, readahead, sched};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use std::num::NonZeroU64;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+fn fault_rings(ring_pages: usize, wakeup: Wakeup) -> FaultRings {
+    let cpus = sched::online_cpus().expect("CPUs");
+    let rings = FaultRings::open(&cpus, ring_pages, NonZeroU64::MIN, wakeup)
+        .expect("these tests need system-wide perf events");
+    rings.enable().expect("enable");
+    rings
+}
+
+fn drain(rings: &mut FaultRings, samples: &mut Vec<FaultSample>) -> Drained {
+    rings.drain(|sample| samples.push(sample))
+}
+
+#[test]
+fn a_swap_in_shows_with_its_process_and_address() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(64);
+    child.swap_out();
+    let mut rings = fault_rings(16, Wakeup::Events(1));
+    let before = clock::monotonic_ns();
+    child.tell("read", 5);
+    child.tell("write", 9);
+    // Not faults of the application: ours, for it.
+    process_vm::touch(child.pid(), &[child.page(30), child.page(31)]).expect("touch");
+    let after = clock::monotonic_ns();
+    rings.disable().expect("disable");
+    child.tell("read", 40);
+    let mut samples = Vec::new();
+    let drained = drain(&mut rings, &mut samples);
+    assert_eq!(
+        (drained.lost, drained.malformed, drained.samples),
+        (0, 0, samples.len() as u64)
+    );
+    samples.retain(|sample| child.pages.contains(&page::page_of(sample.address)));
+    samples.sort_by_key(|sample| sample.time_ns);
+    let pages: Vec<u64> = samples
+        .iter()
+        .map(|sample| page::page_of(sample.address))
+        .collect();
+    assert_eq!(pages, [child.page(5), child.page(9)]);
+    for sample in &samples {
+        assert_eq!(sample.pid, child.pid());
+        assert!(
+            before < sample.time_ns && sample.time_ns < after,
+            "CLOCK_MONOTONIC"
+        );
+    }
+}
+
+#[test]
+fn rings_wrap_around_lose_and_count() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(600);
+    child.swap_out();
+    // A page holds about 120 samples of 32 bytes.
+    let mut rings = fault_rings(1, Wakeup::Bytes(2048));
+    let mut samples = Vec::new();
+    for index in 0..300 {
+        child.tell("read", index);
+        if index % 50 == 49 {
+            assert_eq!(drain(&mut rings, &mut samples).lost, 0);
+        }
+    }
+    samples.retain(|sample| {
+        sample.pid == child.pid() && child.pages.contains(&page::page_of(sample.address))
+    });
+    samples.sort_by_key(|sample| sample.time_ns);
+    let pages: Vec<u64> = samples
+        .iter()
+        .map(|sample| page::page_of(sample.address))
+        .collect();
+    assert_eq!(
+        pages,
+        (0..300).map(|index| child.page(index)).collect::<Vec<_>>()
+    );
+    for index in 300..600 {
+        child.tell("read", index);
+    }
+    let mut lost = drain(&mut rings, &mut samples).lost;
+    // The record that counts the lost ones is written ahead of the next that fits.
+    child.swap_out();
+    (0..20).for_each(|index| child.tell("read", index));
+    lost += drain(&mut rings, &mut samples).lost;
+    assert!(lost > 0, "two rings of a page cannot hold 300 samples");
+}
+
+#[test]
+fn rings_wake_a_poll() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(64);
+    child.swap_out();
+    let mut rings = fault_rings(8, Wakeup::Events(1));
+    let mut samples = Vec::new();
+    drain(&mut rings, &mut samples);
+    child.tell("read", 1);
+    eventually("a ring is readable", || {
+        let mut fds: Vec<PollFd<'_>> = rings
+            .fds()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let now = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut fds, Some(&now)).expect("poll") > 0
+    });
+    drain(&mut rings, &mut samples);
+    assert!(
+        samples
+            .iter()
+            .any(|sample| page::page_of(sample.address) == child.page(1))
+    );
+    assert!(paranoid().is_ok());
+}
+
+#[test]
+fn rings_of_no_power_of_two_are_an_error() {
+    let _machine = Machine::lock();
+    let error = FaultRings::open(&[0], 3, NonZeroU64::MIN, Wakeup::Events(1)).expect_err("3 pages");
+    assert!(error.to_string().contains("power of two"), "{error}");
+    assert!(FaultRings::open(&[100_000], 1, NonZeroU64::MIN, Wakeup::Events(1)).is_err());
+    assert!(TracepointRings::open(&[], &[0], 1, Wakeup::Events(1)).is_err());
+}
+
+#[test]
+fn tracefs_leaves_no_mount_behind() {
+    let _machine = Machine::lock();
+    let before = mountinfo::read().expect("mountinfo");
+    for tracefs in [
+        Tracefs::open().expect("tracefs"),
+        Tracefs::open_detached().expect("detached tracefs"),
+    ] {
+        assert!(
+            tracefs
+                .event("filemap", "mm_filemap_add_to_page_cache")
+                .expect("format")
+                .id
+                > 0
+        );
+        assert!(
+            tracefs
+                .event("filemap", "no_such_event")
+                .expect_err("absent")
+                .is_not_found()
+        );
+        assert_eq!(
+            mountinfo::read().expect("mountinfo"),
+            before,
+            "while it is open"
+        );
+    }
+    assert_eq!(
+        mountinfo::read().expect("mountinfo"),
+        before,
+        "and afterwards"
+    );
+}
+
+#[test]
+fn filemap_tracepoints_see_a_file_being_read_and_mapped() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let path = directory.file("read", 64);
+    let metadata = std::fs::metadata(&path).expect("stat");
+    let tracefs = Tracefs::open().expect("tracefs");
+    let filemap = Filemap::find(&tracefs, &FilemapKind::ALL).expect("formats");
+    assert_eq!(
+        filemap.kinds().collect::<Vec<_>>(),
+        FilemapKind::ALL,
+        "this test needs kernel 6.13"
+    );
+    let cpus = sched::online_cpus().expect("CPUs");
+    let mut rings =
+        TracepointRings::open(&filemap.event_ids(), &cpus, 64, Wakeup::Bytes(4096)).expect("open");
+    rings.enable().expect("enable");
+
+    let file = std::fs::File::open(&path).expect("open");
+    readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("drop");
+    let page = page::page_size();
+    let mut bytes = vec![0; 3 * page as usize];
+    file.read_exact_at(&mut bytes, 10 * page).expect("read");
+    read_mapped(&file, 20);
+    rings.disable().expect("disable");
+
+    let own = std::process::id() as i32;
+    let mut events: Vec<FilemapEvent> = Vec::new();
+    let drained = rings.drain(|sample| {
+        let event = filemap.decode(sample.event_id, sample.raw);
+        let wanted = |event: &FilemapEvent| sample.pid == own && event.inode == metadata.ino();
+        events.extend(event.filter(wanted));
+    });
+    assert_eq!(drained.malformed, 0);
+    let device = metadata.dev();
+    assert!(
+        events
+            .iter()
+            .all(|event| event.dev == (rustix::fs::major(device), rustix::fs::minor(device)))
+    );
+    let has = |kind, page: u64| {
+        let covers = |event: &&FilemapEvent| {
+            (event.first_page..event.first_page + event.page_count).contains(&page)
+        };
+        events
+            .iter()
+            .filter(|event| event.kind == kind)
+            .any(|event| covers(&event))
+    };
+    assert!(
+        has(FilemapKind::Added, 10) && has(FilemapKind::Added, 12),
+        "{events:?}"
+    );
+    assert!(
+        has(FilemapKind::GetPages, 10) && has(FilemapKind::GetPages, 12),
+        "{events:?}"
+    );
+    assert!(
+        !has(FilemapKind::GetPages, 14),
+        "only what read(2) asked for: {events:?}"
+    );
+    assert!(
+        has(FilemapKind::Fault, 20) || has(FilemapKind::MapPages, 20),
+        "{events:?}"
+    );
+}
+
+fn read_mapped(file: &std::fs::File, index: u64) {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    let size = page::page_size();
+    let len = 64 * size as usize;
+    // SAFETY: a new mapping of a file that is 64 pages long and that nobody changes; read once, then unmapped.
+    unsafe {
+        let base = mmap(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ,
+            MapFlags::PRIVATE,
+            file,
+            0,
+        )
+        .expect("mmap");
+        assert_eq!(
+            base.cast::<u8>()
+                .add((index * size) as usize)
+                .read_volatile(),
+            b'x'
+        );
+        munmap(base, len).expect("munmap");
+    }
+}

@@ -1,0 +1,249 @@
+//! Files: the page cache, opening below a root, another user's rights, fanotify, block devices.
+
+use crate::machine::{Directory, Machine};
+use prepage_kernel::block::{self, BlockDevice};
+use prepage_kernel::open::{
+    FileKind, fstat, open_in_root, own_root, process_root, read_directory_in_root,
+};
+use prepage_kernel::open::{lstat_in_root, stat_in_root};
+use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, page, process, readahead};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+#[test]
+fn cachestat_and_mincore_agree() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let file = File::open(directory.file("f", 256)).expect("open");
+    let bytes = 256 * page::page_size();
+    let both = || {
+        let cached = cachestat::cachestat(file.as_fd(), 0, bytes)
+            .expect("this test needs cachestat (6.5)")
+            .cached;
+        let resident = mincore::resident(file.as_fd(), 0, bytes).expect("mincore");
+        assert_eq!(resident.len(), 256);
+        assert_eq!(
+            resident.iter().filter(|&&resident| resident).count() as u64,
+            cached
+        );
+        cached
+    };
+    assert_eq!(both(), 256);
+    readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("drop");
+    assert_eq!(both(), 0);
+    readahead::readahead(file.as_fd(), 16 * page::page_size(), 8 * page::page_size())
+        .expect("readahead");
+    // In the cache from submission on, up to date once read.
+    crate::machine::eventually("the readahead is done", || {
+        let resident =
+            mincore::resident(file.as_fd(), 16 * page::page_size(), 8 * page::page_size());
+        resident.expect("mincore").iter().all(|&resident| resident)
+    });
+    assert_eq!(both(), 8);
+    readahead::fadvise_willneed(file.as_fd(), 0, 0).expect("willneed");
+    readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("drop");
+    assert_eq!(mincore::resident(file.as_fd(), 5, 0).expect("nothing"), []);
+    let unaligned = mincore::resident(file.as_fd(), page::page_size() - 1, 2).expect("two pages");
+    assert_eq!(unaligned.len(), 2);
+}
+
+#[test]
+fn the_readahead_cap_is_what_the_settings_say() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let pages = block::PROBE_BYTES / page::page_size();
+    let path = directory.file("large", pages);
+    let device = BlockDevice::of_path(&path).expect("/var/tmp lies on a block device");
+    let cap = block::probe_readahead_cap(File::open(&path).expect("open").as_fd()).expect("probe");
+    assert!(cap > 0);
+    let claimed = device.readahead_cap_kib().expect("settings") * 1024;
+    assert_eq!(cap, claimed.min(block::PROBE_BYTES), "of {}", device.name());
+}
+
+#[test]
+fn read_ahead_is_set_and_put_back() {
+    let _machine = Machine::lock();
+    let device = BlockDevice::of_path(Path::new("/")).expect("/ lies on a block device");
+    let before = device.read_ahead_kib().expect("read");
+    device.set_read_ahead_kib(132).expect("write");
+    let during = device.read_ahead_kib();
+    device.set_read_ahead_kib(before).expect("put back");
+    assert_eq!(during.expect("read"), 132);
+    assert!(device.max_sectors_kib().expect("read") > 0);
+    device.rotational().expect("read");
+    assert!(
+        BlockDevice::of_path(Path::new("/proc"))
+            .expect_err("no device")
+            .is_not_found()
+    );
+}
+
+#[test]
+fn only_regular_files_below_the_root_are_opened() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let inside = directory.file("file", 2);
+    std::fs::create_dir(directory.path("sub")).expect("mkdir");
+    symlink("/file", directory.path("absolute")).expect("symlink");
+    symlink("../../../../etc/passwd", directory.path("escape")).expect("symlink");
+    let fifo = directory.path("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).expect("mkfifo");
+    let device = directory.path("device");
+    mknodat(
+        CWD,
+        &device,
+        FileType::CharacterDevice,
+        Mode::RUSR,
+        rustix::fs::makedev(5, 0),
+    )
+    .expect("mknod");
+    let root = directory_fd(&directory.0);
+
+    for path in ["file", "/file", "absolute", "/sub/../../file"] {
+        let (fd, stat) = open_in_root(root.as_fd(), Path::new(path)).expect(path);
+        assert_eq!(stat.inode, std::fs::metadata(&inside).expect("stat").ino());
+        assert_eq!(
+            (stat.size_bytes, stat.kind),
+            (2 * page::page_size(), FileKind::Regular)
+        );
+        assert_eq!(fstat(fd.as_fd()).expect("fstat"), stat);
+    }
+    for path in ["fifo", "device", "sub"] {
+        let error = open_in_root(root.as_fd(), Path::new(path)).expect_err(path);
+        assert_eq!(error.errno(), None, "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+    }
+    assert!(
+        open_in_root(root.as_fd(), Path::new("escape"))
+            .expect_err("outside")
+            .is_not_found()
+    );
+    assert!(
+        open_in_root(root.as_fd(), Path::new("missing"))
+            .expect_err("missing")
+            .is_not_found()
+    );
+    let magic = format!(
+        "/proc/self/fd/{}",
+        File::open(&inside).expect("open").as_raw_fd()
+    );
+    let error =
+        open_in_root(own_root().expect("/").as_fd(), Path::new(&magic)).expect_err("magic link");
+    assert!(error.errno().is_some(), "{error}");
+
+    assert_eq!(
+        stat_in_root(root.as_fd(), Path::new("fifo"))
+            .expect("stat")
+            .kind,
+        FileKind::Special
+    );
+    assert_eq!(
+        stat_in_root(root.as_fd(), Path::new("absolute"))
+            .expect("stat")
+            .kind,
+        FileKind::Regular
+    );
+    assert_eq!(
+        lstat_in_root(root.as_fd(), Path::new("absolute"))
+            .expect("lstat")
+            .kind,
+        FileKind::Symlink
+    );
+    assert_eq!(
+        read_directory_in_root(root.as_fd(), Path::new("/"), 100).expect("readdir"),
+        6 + 2
+    );
+    assert_eq!(
+        read_directory_in_root(root.as_fd(), Path::new("/"), 3).expect("readdir"),
+        3
+    );
+    assert!(read_directory_in_root(root.as_fd(), Path::new("file"), 3).is_err());
+    let own = process_root(std::process::id() as i32).expect("own root");
+    assert!(stat_in_root(own.as_fd(), &inside).is_ok());
+}
+
+fn directory_fd(path: &Path) -> OwnedFd {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).expect("open a directory")
+}
+
+#[test]
+fn another_users_rights_hold_for_this_thread_only_and_end() {
+    const NOBODY: u32 = 65_534;
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    std::fs::set_permissions(&directory.0, Permissions::from_mode(0o755)).expect("chmod");
+    let secret = directory.file("secret", 1);
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("chmod");
+    let public = directory.file("public", 1);
+    std::fs::set_permissions(&public, Permissions::from_mode(0o644)).expect("chmod");
+    let group = directory.file("group", 1);
+    std::fs::set_permissions(&group, Permissions::from_mode(0o640)).expect("chmod");
+    std::os::unix::fs::chown(&group, None, Some(4321)).expect("chown");
+    let root = own_root().expect("/");
+    let open = |path: &Path| open_in_root(root.as_fd(), path).map(|_| ());
+    let own = std::process::id() as i32;
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    let before = process::status(thread).expect("status");
+
+    credentials::with_fs_user(NOBODY, NOBODY, Some(&[4321]), || {
+        assert!(open(&secret).expect_err("not for nobody").is_denied());
+        open(&public).expect("for everyone, and reopened through /proc/self/fd");
+        open(&group).expect("by the supplementary group");
+        let now = process::status(thread).expect("status");
+        assert_eq!((now.uid.file_system, now.gid.file_system), (NOBODY, NOBODY));
+        assert_eq!((now.uid.effective, now.groups), (0, vec![4321]));
+        std::thread::scope(|scope| {
+            // A thread inherits the rights of the one that makes it, so ask of the main thread.
+            scope.spawn(|| assert_eq!(process::status(own).expect("status").uid.file_system, 0));
+        });
+    })
+    .expect("switch to nobody");
+    credentials::with_fs_user(NOBODY, NOBODY, Some(&[]), || {
+        assert!(open(&group).expect_err("not in the group").is_denied());
+    })
+    .expect("switch to nobody");
+
+    let after = process::status(thread).expect("status");
+    assert_eq!(
+        (after.uid, after.gid, after.groups),
+        (before.uid, before.gid, before.groups)
+    );
+    open(&secret).expect("root again, with its capabilities");
+    let panicked = std::panic::catch_unwind(|| {
+        let _user = credentials::FsUser::enter(NOBODY, NOBODY, None).expect("switch to nobody");
+        panic!("while another user");
+    });
+    assert!(panicked.is_err());
+    open(&secret).expect("root again after a panic");
+    assert!(credentials::FsUser::enter(u32::MAX, 0, None).is_err());
+    assert_ne!(credentials::effective_capabilities().expect("capget"), 0);
+}
+
+#[test]
+fn fanotify_names_what_is_opened() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let path = directory.file("opened by name", 1);
+    let mut group = fanotify::Fanotify::new().expect("these tests need fanotify");
+    group.mark_filesystem(&directory.0).expect("mark");
+    let file = File::open(&path).expect("open");
+    let mut opened = Vec::new();
+    let drained = group
+        .drain(4096, |event| opened.push(event))
+        .expect("drain");
+    assert_eq!((drained.overflows, drained.opened), (0, opened.len()));
+    let own = opened
+        .iter()
+        .find(|event| event.path == path)
+        .expect("the file was opened");
+    assert_eq!(own.pid, std::process::id() as i32);
+    assert_eq!(own.stat, fstat(file.as_fd()).expect("fstat"));
+    let files = fds::open_files(std::process::id() as i32).expect("open files");
+    assert!(files.iter().any(|open| open.fd == file.as_raw_fd()
+        && open.path == path
+        && open.inode == own.stat.inode));
+}

@@ -1,0 +1,182 @@
+//! cgroups: finding, members, freezer notifications, reclaim.
+
+use crate::child::Child;
+use crate::machine::{Machine, eventually};
+use prepage_kernel::cgroup::{self, Cgroup, Controller, FreezerState, Hierarchy, Version};
+use prepage_kernel::inotify::{FileEvent, Inotify};
+
+/// A cgroup for a test, removed at the end.
+struct Group(Cgroup);
+
+impl Group {
+    fn create(hierarchy: &Hierarchy) -> Group {
+        let directory = hierarchy
+            .mount_point
+            .join(format!("prepage-test-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("create a cgroup");
+        Group(Cgroup {
+            version: hierarchy.version,
+            directory,
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = self.0.set_frozen(false);
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0.directory).is_ok() || !self.0.directory.exists() {
+                return;
+            }
+            prepage_kernel::sched::sleep_us(10_000);
+        }
+    }
+}
+
+fn hierarchy(wanted: impl Fn(&Hierarchy) -> bool, what: &str) -> Hierarchy {
+    let all = cgroup::hierarchies().expect("hierarchies");
+    all.into_iter()
+        .find(wanted)
+        .unwrap_or_else(|| panic!("this test needs {what}"))
+}
+
+fn v1(controller: &str) -> Hierarchy {
+    let has = |one: &Hierarchy| {
+        one.version == Version::V1 && one.controllers.iter().any(|name| name == controller)
+    };
+    hierarchy(has, &format!("the v1 controller {controller}"))
+}
+
+fn v2() -> Hierarchy {
+    hierarchy(|one| one.version == Version::V2, "a mounted cgroup v2")
+}
+
+fn thaw_is_notified(hierarchy: &Hierarchy) {
+    let mut child = Child::spawn(4);
+    let group = Group::create(hierarchy);
+    let freezer = &group.0;
+    freezer.add(child.pid()).expect("move the child");
+    assert_eq!(freezer.members(10).expect("members").pids, [child.pid()]);
+    let hierarchies = [hierarchy.clone()];
+    let found =
+        cgroup::of_process(&hierarchies, child.pid(), Controller::Freezer).expect("membership");
+    assert_eq!(found.as_ref(), Some(freezer));
+
+    freezer.set_frozen(true).expect("freeze");
+    eventually("it is frozen", || {
+        freezer.freezer_state().expect("state") == FreezerState::Frozen
+    });
+    let inotify = Inotify::new().expect("inotify");
+    let watch = inotify.watch(&freezer.freezer_event_file()).expect("watch");
+    let mut events = Vec::new();
+    inotify
+        .drain(100, |event| events.push(event))
+        .expect("drain");
+    assert_eq!(events, []);
+    freezer.set_frozen(false).expect("thaw");
+    eventually("a thaw is notified", || {
+        inotify
+            .drain(100, |event| events.push(event))
+            .expect("drain");
+        events.contains(&FileEvent::Modified(watch))
+    });
+    eventually("it is thawed", || {
+        freezer.freezer_state().expect("state") == FreezerState::Thawed
+    });
+    child.tell("read", 0);
+
+    let above = inotify
+        .watch_directory(&hierarchy.mount_point)
+        .expect("watch");
+    let name = freezer.directory.file_name().expect("a name").to_owned();
+    child.kill();
+    drop(group);
+    // The file itself tells nothing of its removal.
+    eventually("the removal is notified", || {
+        inotify
+            .drain(100, |event| events.push(event))
+            .expect("drain");
+        events.contains(&FileEvent::EntryRemoved(above, name.clone()))
+    });
+    inotify.unwatch(watch).expect("the file is gone");
+    inotify.unwatch(watch).expect("a watch that has ended");
+}
+
+#[test]
+fn thaw_is_notified_v1() {
+    let _machine = Machine::lock();
+    thaw_is_notified(&v1("freezer"));
+}
+
+#[test]
+fn thaw_is_notified_v2() {
+    let _machine = Machine::lock();
+    thaw_is_notified(&v2());
+}
+
+#[test]
+fn members_are_those_of_the_subtree_and_bounded() {
+    let _machine = Machine::lock();
+    let (one, two) = (Child::spawn(1), Child::spawn(1));
+    let group = Group::create(&v2());
+    let below = Cgroup {
+        version: Version::V2,
+        directory: group.0.directory.join("below"),
+    };
+    std::fs::create_dir(&below.directory).expect("create a cgroup");
+    group.0.add(one.pid()).expect("move");
+    below.add(two.pid()).expect("move");
+    let mut members = group.0.members(10).expect("members");
+    members.pids.sort_unstable();
+    let mut expected = vec![one.pid(), two.pid()];
+    expected.sort_unstable();
+    assert_eq!((members.pids, members.truncated), (expected, false));
+    assert_eq!(cgroup::procs(&group.0.directory).expect("procs").len(), 2);
+    let members = group.0.members(1).expect("members");
+    assert_eq!((members.pids.len(), members.truncated), (1, true));
+    drop((one, two));
+    eventually("the cgroup is empty", || {
+        cgroup::procs(&group.0.directory).expect("procs").is_empty()
+    });
+    eventually("the cgroup below is empty", || {
+        std::fs::remove_dir(&below.directory).is_ok()
+    });
+    assert_eq!(below.members(10).expect("a removed cgroup").pids, []);
+}
+
+#[test]
+fn memory_of_a_cgroup_is_counted_and_reclaimed_v1() {
+    let _machine = Machine::with_swap();
+    let group = Group::create(&v1("memory"));
+    let mut child = Child::spawn(16);
+    group.0.add(child.pid()).expect("move the child");
+    // Pages are charged when they come to be: so only those of the new program.
+    child.tell("exec", 0);
+    let before = group.0.memory_usage_bytes().expect("usage");
+    assert!(before > 16 * prepage_kernel::page::page_size(), "{before}");
+    assert!(
+        group
+            .0
+            .memory_stat()
+            .expect("stat")
+            .contains_key("total_rss")
+    );
+    assert_eq!(group.0.memory_limit_bytes().expect("limit"), None);
+    assert!(
+        group.0.freezer_state().is_err(),
+        "no freezer in the memory hierarchy"
+    );
+    eventually("all of it is reclaimed", || {
+        let _ = group.0.reclaim(0);
+        child.entries().iter().all(|entry| entry.swapped())
+    });
+    assert!(group.0.swap_usage_bytes().expect("swap") > 0);
+    let found = cgroup::of_process(
+        &cgroup::hierarchies().expect("hierarchies"),
+        child.pid(),
+        Controller::Memory,
+    );
+    assert_eq!(found.expect("membership").expect("mounted"), group.0);
+    let unified = cgroup::unified(&[v2()], child.pid()).expect("membership");
+    assert!(unified.expect("mounted").directory.exists());
+}

@@ -1,0 +1,163 @@
+//! Facts about the whole system, and the calling thread.
+
+use crate::machine::Machine;
+use prepage_kernel::filemap::FilemapKind;
+use prepage_kernel::psi::{self, MemoryPressure};
+use prepage_kernel::sched::{self, Policy};
+use prepage_kernel::support::Support;
+use prepage_kernel::{clock, mountinfo, swaps, zram};
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn support_is_probed_and_leaves_nothing_behind() {
+    let machine = Machine::with_swap();
+    let mounts = mountinfo::read().expect("mountinfo");
+    let fds = own_fds();
+    let support = Support::probe();
+    println!("{support:#?}");
+    assert_eq!(mountinfo::read().expect("mountinfo"), mounts);
+    assert_eq!(own_fds(), fds);
+    let facts = [
+        ("process_vm_readv", &support.process_vm_readv),
+        (
+            "process_madvise(WILLNEED)",
+            &support.process_madvise_willneed,
+        ),
+        ("process_madvise(COLD)", &support.process_madvise_cold),
+        ("process_madvise(PAGEOUT)", &support.process_madvise_pageout),
+        ("pagemap", &support.pagemap),
+        ("cachestat", &support.cachestat),
+        ("perf", &support.perf_major_faults),
+        ("tracefs", &support.tracefs),
+        ("fanotify", &support.fanotify),
+    ];
+    for (name, fact) in facts {
+        assert!(fact.available, "{name}: {}", fact.detail);
+    }
+    assert_eq!(
+        support.filemap_tracepoints,
+        FilemapKind::ALL,
+        "on the kernel that these tests are for"
+    );
+    assert!(!support.swap_areas.is_empty());
+    assert_eq!(support.effective_uid, 0);
+    assert_eq!(
+        support.zswap.available,
+        swaps::zswap_enabled().unwrap_or(false)
+    );
+    drop(machine);
+}
+
+/// What our descriptors refer to, but for those of tests that wait for their turn.
+fn own_fds() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/proc/self/fd")
+        .expect("own fds")
+        .flatten();
+    let targets = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let mut targets: Vec<PathBuf> = targets
+        .filter(|path| !path.ends_with("prepage-test.lock"))
+        .collect();
+    targets.sort();
+    targets
+}
+
+#[test]
+fn pressure_and_its_trigger() {
+    let _machine = Machine::lock();
+    let pressure = MemoryPressure::read().expect("this test needs PSI");
+    assert!(pressure.some.total_us >= pressure.full.total_us);
+    psi::trigger(Path::new(psi::MEMORY), 150_000, 2_000_000).expect("a trigger");
+    assert_eq!(
+        psi::trigger(Path::new(psi::MEMORY), 2, 1)
+            .expect_err("absurd")
+            .errno(),
+        Some(libc::EINVAL)
+    );
+}
+
+#[test]
+fn swap_areas_and_zram_devices_agree() {
+    let _machine = Machine::with_swap();
+    for area in swaps::areas().expect("areas") {
+        assert!(area.size_kib >= area.used_kib);
+        if area.kind == swaps::SwapKind::Zram {
+            let name = area
+                .path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .expect("a device");
+            let device = zram::read(name).expect("its zram device");
+            assert!(device.disksize_bytes / 1024 >= area.size_kib);
+            assert!(!device.algorithm.is_empty() && !device.algorithm.contains(['[', ' ']));
+            assert!(
+                zram::devices()
+                    .expect("devices")
+                    .iter()
+                    .any(|device| device.name == name)
+            );
+        }
+    }
+    swaps::page_cluster().expect("page-cluster");
+}
+
+#[test]
+fn policies_are_set_and_left() {
+    let _machine = Machine::lock();
+    // Of this thread only: the test runner gives each test its own.
+    let default = sched::current_thread_policy().expect("policy");
+    sched::set_current_thread_policy(Policy::Idle).expect("idle");
+    assert_eq!(
+        sched::current_thread_policy().expect("policy"),
+        Policy::Idle
+    );
+    let nice = Policy::Other {
+        nice: 5,
+        slice_us: Some(300),
+    };
+    sched::set_current_thread_policy(nice).expect("other");
+    match sched::current_thread_policy().expect("policy") {
+        Policy::Other { nice: 5, slice_us } => {
+            assert!(slice_us.is_none_or(|us| us == 300), "{slice_us:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+    sched::set_current_thread_policy(Policy::Other {
+        nice: 0,
+        slice_us: None,
+    })
+    .expect("back");
+    assert_eq!(sched::current_thread_policy().expect("policy"), default);
+}
+
+#[test]
+fn a_thread_is_pinned_named_and_timed() {
+    let _machine = Machine::lock();
+    let cpus = sched::capacities().expect("CPUs");
+    assert!(cpus.iter().all(|&(_, capacity)| capacity > 0));
+    let (last, _) = *cpus.last().expect("at least one");
+    sched::pin_current_thread(&[last]).expect("pin");
+    assert_eq!(rustix::thread::sched_getcpu(), last);
+    assert!(sched::pin_current_thread(&[1 << 20]).is_err());
+    assert!(sched::pin_current_thread(&[]).is_err());
+    sched::set_thread_name("a name that is too long").expect("name");
+    let name = std::fs::read_to_string("/proc/thread-self/comm").expect("comm");
+    assert_eq!(name, "a name that is \n");
+
+    let (cpu, wall) = (sched::thread_cpu_time_ns(), clock::monotonic_ns());
+    sched::set_timer_slack_ns(NonZeroU64::MIN).expect("timer slack");
+    let shortest = (0..200).map(|_| {
+        let start = clock::monotonic_ns();
+        sched::sleep_us(20);
+        clock::monotonic_ns() - start
+    });
+    let shortest = shortest.min().expect("200 sleeps");
+    assert!(
+        (20_000..60_000).contains(&shortest),
+        "{shortest} ns: with the default slack it would be 70 us"
+    );
+    assert!(
+        sched::thread_cpu_time_ns() > cpu
+            && sched::thread_cpu_time_ns() - cpu < clock::monotonic_ns() - wall
+    );
+}
