@@ -181,6 +181,10 @@ impl ExtentSet {
                 }
                 set.push_back(Extent::between(start, cut.start));
                 start = cut.end();
+                if start >= extent.end() {
+                    // It may cut the next extent too.
+                    break;
+                }
             }
             set.push_back(Extent::between(start, extent.end()));
         }

@@ -22,7 +22,8 @@ pub enum Wakeup {
 pub struct Drained {
     /// Samples given to the caller.
     pub samples: u64,
-    /// Samples that the kernel dropped because a ring was full.
+    /// Samples that the kernel dropped because a ring was full. It says so ahead of the next sample of that CPU that
+    /// fits: a loss at the end shows only later.
     pub lost: u64,
     /// Records, or rests of a ring, that could not be decoded.
     pub malformed: u64,

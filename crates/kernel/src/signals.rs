@@ -23,13 +23,15 @@ impl SignalFd {
             }
         }
         // SAFETY: the set is initialised; a null pointer says that the old mask is not asked for.
-        let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
+        let error =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
         if error != 0 {
             let error = std::io::Error::from_raw_os_error(error);
             return Err(Error::new("pthread_sigmask", "own thread", error));
         }
         // SAFETY: -1 asks for a new descriptor; the set is initialised.
-        let fd = unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        let fd =
+            unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(Error::last("signalfd", "own thread"));
         }

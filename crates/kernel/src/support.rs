@@ -1,6 +1,6 @@
 //! What this kernel and our rights offer: probed facts. No version is compared and no rule is made here.
 
-use crate::cgroup::{self, Version};
+use crate::cgroup::{self, Hierarchy, Version};
 use crate::filemap::{Filemap, FilemapKind};
 use crate::pagemap::{PageEntry, Pagemap, ScanSupport, scan_support};
 use crate::perf::{FaultRings, Wakeup};
@@ -119,30 +119,14 @@ impl Support {
     /// Tries everything.
     pub fn probe() -> Support {
         let hierarchies = cgroup::hierarchies().unwrap_or_default();
-        let v1 = |name: &str| {
-            let legacy = hierarchies
-                .iter()
-                .filter(|hierarchy| hierarchy.version == Version::V1);
-            legacy
-                .filter(|hierarchy| hierarchy.controllers.iter().any(|one| one == name))
-                .map(|one| &one.mount_point)
-                .next()
-        };
-        let v2 = hierarchies
-            .iter()
-            .find(|hierarchy| hierarchy.version == Version::V2);
-        let mounted = |at: Option<&std::path::PathBuf>| match at {
-            Some(at) => Fact::when(true, at.to_string_lossy()),
-            None => Fact::when(false, "not mounted"),
-        };
+        let v1 = |name: &str| mounted(&hierarchies, Version::V1, Some(name));
+        let v2 = |name: Option<&str>| mounted(&hierarchies, Version::V2, name);
         let tracefs = Tracefs::open();
         let filemap = tracefs
             .as_ref()
             .ok()
             .and_then(|tracefs| Filemap::find(tracefs, &FilemapKind::ALL).ok());
-        let v2_memory =
-            v2.is_some_and(|hierarchy| hierarchy.controllers.iter().any(|one| one == "memory"));
-        let legacy_memory = v1("memory").map(|_| Version::V1);
+        let memory = v1("memory").map(|_| Version::V1);
         Support {
             kernel_release: rustix::system::uname()
                 .release()
@@ -172,9 +156,9 @@ impl Support {
             psi_trigger: Fact::of(
                 psi::trigger(Path::new(psi::MEMORY), 150_000, 2_000_000).map(|_| "150 ms in 2 s"),
             ),
-            cgroup_memory: legacy_memory.or(v2_memory.then_some(Version::V2)),
-            freezer_v1: mounted(v1("freezer")),
-            cgroup_v2: mounted(v2.map(|hierarchy| &hierarchy.mount_point)),
+            cgroup_memory: memory.or(v2(Some("memory")).map(|_| Version::V2)),
+            freezer_v1: mount_fact(v1("freezer")),
+            cgroup_v2: mount_fact(v2(None)),
             swap_areas: swaps::areas().unwrap_or_default(),
             zram: zram::devices().unwrap_or_default(),
             zswap: match swaps::zswap_enabled() {
@@ -194,7 +178,29 @@ impl Support {
     }
 }
 
-/// The address of something of our own that is mapped for sure.
+/// Where the hierarchy of this version (with this controller, if one is named) is mounted.
+fn mounted<'a>(
+    hierarchies: &'a [Hierarchy],
+    version: Version,
+    controller: Option<&str>,
+) -> Option<&'a Path> {
+    let has = |hierarchy: &&Hierarchy| {
+        let names = &hierarchy.controllers;
+        let offers = controller.is_none_or(|name| names.iter().any(|one| one == name));
+        hierarchy.version == version && offers
+    };
+    let found = hierarchies.iter().find(has);
+    found.map(|hierarchy| hierarchy.mount_point.as_path())
+}
+
+fn mount_fact(at: Option<&Path>) -> Fact {
+    match at {
+        Some(at) => Fact::when(true, at.to_string_lossy()),
+        None => Fact::when(false, "not mounted"),
+    }
+}
+
+/// The page of something of our own that is mapped for sure.
 fn own_page(value: &u64) -> u64 {
     page::page_of(std::ptr::from_ref(value) as u64)
 }

@@ -112,6 +112,16 @@ impl Child {
         panic!("the child's pages do not go to swap");
     }
 
+    /// Binds all its threads to one CPU.
+    pub fn pin(&self, cpu: usize) {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu);
+        for thread in prepage_kernel::process::threads(self.pid()).expect("threads") {
+            let thread = rustix::thread::Pid::from_raw(thread);
+            rustix::thread::sched_setaffinity(thread, &set).expect("pin the child");
+        }
+    }
+
     pub fn kill(&mut self) {
         self.inner.kill().expect("kill the child");
         self.inner.wait().expect("reap the child");

@@ -468,7 +468,7 @@ fn swapped_shared_memory_is_neither_present_nor_swapped() {
     let range = base as u64 / size..base as u64 / size + pages;
     let mut entries = vec![Default::default(); pages as usize];
     let pagemap = own.pagemap().expect("pagemap");
-    let mut read = |entries: &mut Vec<prepage_kernel::pagemap::PageEntry>| {
+    let read = |entries: &mut Vec<prepage_kernel::pagemap::PageEntry>| {
         assert_eq!(
             pagemap.read(range.start, entries).expect("read"),
             pages as usize
