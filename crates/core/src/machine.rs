@@ -343,6 +343,10 @@ impl Machine {
             began: now,
             last_fault: now,
         });
+        actions.push(Action::Observe {
+            app: app.clone(),
+            switch: number,
+        });
         if mode.fetches_anon() || mode.fetches_files() {
             actions.push(Action::Fetch {
                 app: app.clone(),
@@ -351,10 +355,6 @@ impl Machine {
                 mode,
             });
         }
-        actions.push(Action::Observe {
-            app: app.clone(),
-            switch: number,
-        });
         actions
     }
 

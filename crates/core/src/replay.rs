@@ -9,7 +9,7 @@ pub mod baseline;
 pub mod synthetic;
 
 use crate::anon::{AnonObservation, AnonTargets};
-use crate::app::{AppModel, Observation};
+use crate::app::{Known, Observation};
 use crate::extent::ExtentSet;
 use crate::file::FileObservation;
 use crate::identity::{AppId, FileId, Instance};
@@ -229,12 +229,18 @@ impl Simulation {
         let app = recorded.app.clone();
         let ended = self.step(Event::End { app });
         let collected = ended.into_iter().find_map(|action| match action {
-            Action::Collect { switch, plan, .. } => Some((switch, plan)),
+            Action::Collect {
+                switch,
+                plan,
+                known,
+                ..
+            } => Some((switch, plan, known)),
             _ => None,
         });
-        let plan = collected.as_ref().map(|(_, plan)| Arc::clone(plan));
-        if let (Some((switch, plan)), Some(model)) = (collected, self.machine.app(&recorded.app)) {
-            let seen = observe(recorded, &plan, fetching.unwrap_or(Mode::Observe), model);
+        let plan = collected.as_ref().map(|(_, plan, _)| Arc::clone(plan));
+        if let Some((switch, plan, known)) = collected {
+            let fetching = fetching.unwrap_or(Mode::Observe);
+            let seen = observe(recorded, &plan, fetching, &known);
             self.step(Event::Observed {
                 app: recorded.app.clone(),
                 switch,
@@ -299,25 +305,19 @@ impl Simulation {
     }
 }
 
-/// What the real executor would have observed of a switch in which it fetched `plan` in `mode`, where `model` is
-/// what was known. Fetches win every race: a planned page never faults.
-pub fn observe(
-    recorded: &RecordedSwitch,
-    plan: &Plan,
-    mode: Mode,
-    model: &AppModel,
-) -> Observation {
+/// What the real executor would have observed of a switch in which it fetched `plan` in `mode` and is asked for the
+/// use of `known`. Fetches win every race: a planned page never faults.
+pub fn observe(recorded: &RecordedSwitch, plan: &Plan, mode: Mode, known: &Known) -> Observation {
     let planned: BTreeMap<_, _> = plan.anon.iter().map(|(i, targets)| (*i, targets)).collect();
     let recorded_anon: BTreeMap<_, _> = recorded.anon.iter().map(|r| (r.instance, r)).collect();
     let nothing = AnonTargets::default();
-    let anon = model.instances().map(|(&instance, table)| {
+    let anon = known.anon.iter().map(|(&instance, known)| {
         let targets = match mode.fetches_anon() {
             true => planned.get(&instance).copied().unwrap_or(&nothing),
             false => &nothing,
         };
-        let known = table.map().pages_where(|_| true);
         let recorded = recorded_anon.get(&instance).copied();
-        (instance, observe_anon(recorded, targets, &known))
+        (instance, observe_anon(recorded, targets, known))
     });
     Observation {
         anon: anon.collect(),

@@ -182,3 +182,20 @@ impl<V: Copy + PartialEq> RunMap<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_no_update_makes_are_not_valid() {
+        let run = |start, len, value| Run { start, len, value };
+        let is_valid = |runs: Vec<Run<u8>>| RunMap { runs }.is_valid(|value| value < 9);
+        assert!(is_valid(vec![run(0, 4, 1), run(4, 1, 2), run(9, 1, 2)]));
+        assert!(!is_valid(vec![run(0, 0, 1)]));
+        assert!(!is_valid(vec![run(0, 4, 9)]));
+        assert!(!is_valid(vec![run(0, 4, 1), run(3, 2, 2)]));
+        assert!(!is_valid(vec![run(9, 1, 1), run(4, 1, 2)]));
+        assert!(!is_valid(vec![run(u64::MAX, 2, 1)]));
+    }
+}

@@ -468,9 +468,8 @@ fn a_new_version_of_a_file_begins_anew_and_a_new_device_does_not() {
 }
 
 #[test]
-fn online_candidates_help_from_the_second_switch_on_and_fall_at_once() {
-    let mut params = Params::default();
-    params.budget.confidence = 0.5;
+fn online_candidates_help_from_the_second_switch_on_and_fall_soon() {
+    let params = Params::default();
     let mut app = AppModel::new(Profile::default(), &params);
     let seen = |accessed: &ExtentSet, fetched: &ExtentSet| Observation {
         files: one_file(FileObservation {
@@ -484,8 +483,11 @@ fn online_candidates_help_from_the_second_switch_on_and_fall_at_once() {
     };
     app.learn(&seen(&run(0, 200), &ExtentSet::new()), &params);
     assert_eq!(app.plan().file_pages(), 200);
-    // Nothing of it is used again: what has that history is no longer fetched.
-    app.learn(&seen(&run(300, 200), &run(0, 200)), &params);
+    // Nothing of it is used again, nor is what comes instead: once pages were seen not to be used after one use,
+    // a page used once is not fetched.
+    for switch in 1..4u64 {
+        app.learn(&seen(&run(switch * 300, 200), &run(0, 200)), &params);
+    }
     assert_eq!(app.plan().file_pages(), 0);
 }
 

@@ -112,6 +112,17 @@ proptest! {
 }
 
 #[test]
+fn one_extent_may_cut_many() {
+    let set = ExtentSet::from(vec![
+        Extent::new(0, 4),
+        Extent::new(6, 4),
+        Extent::new(12, 4),
+    ]);
+    let cut = ExtentSet::from(vec![Extent::new(2, 11)]);
+    check_set(&set.difference(&cut), &[0, 1, 13, 14, 15].into());
+}
+
+#[test]
 #[should_panic(expected = "in order")]
 fn pushing_out_of_order_is_the_callers_fault() {
     let mut set = ExtentSet::from(vec![Extent::new(10, 5)]);

@@ -2,6 +2,7 @@
 //!
 //! Not part of a normal run: `cargo test --release -p prepage-core --test tuning -- --ignored --nocapture`.
 
+use prepage_core::outcome::Share;
 use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
 use prepage_core::replay::baseline::{Baseline, replay_baseline};
 use prepage_core::replay::synthetic::{Recurrence, Synthetic, recurrence};
@@ -11,7 +12,7 @@ use std::time::Instant;
 /// The first switch that counts: the estimators have learned.
 const FIRST: u64 = 11;
 
-fn percent(share: prepage_core::outcome::Share) -> f64 {
+fn percent(share: Share) -> f64 {
     share.ratio().unwrap_or(f64::NAN) * 100.0
 }
 
@@ -26,19 +27,26 @@ fn columns(tally: &Tally, switches: u64) -> String {
     )
 }
 
+const HEADER: &str = "anonymous pages: precision, recall, fetched, wasted; share whose use is seen, precision seen \
+                      | file pages: precision, recall, fetched, wasted | bytes of tables";
+
 fn line(name: &str, replayed: &Replayed) {
     let (anon, file) = replayed.since(FIRST);
-    let late = replayed.switches.iter().filter(|s| s.number >= FIRST);
-    let switches = late.clone().count() as u64;
-    let (mut hits, mut of) = (0, 0);
-    for seen in late.map(|s| s.anon_seen) {
-        hits += seen.hits;
-        of += seen.of;
+    let (mut switches, mut seen) = (0, Share::default());
+    for switch in replayed.switches.iter().filter(|s| s.number >= FIRST) {
+        switches += 1;
+        seen.hits += switch.anon_seen.hits;
+        seen.of += switch.anon_seen.of;
     }
-    let live = percent(prepage_core::outcome::Share { hits, of });
+    let watched = Share {
+        hits: seen.of,
+        of: anon.fetched,
+    };
     println!(
-        "{name:34} | {} {live:5.1} | {} | {:4} kB",
+        "{name:27} | {} {:5.1} {:5.1} | {} | {:4} kB",
         columns(&anon, switches),
+        percent(watched),
+        percent(seen),
         columns(&file, switches),
         replayed.bytes_max / 1024
     );
@@ -61,7 +69,7 @@ fn workloads() -> Vec<(&'static str, Synthetic)> {
     };
     let drifting = Synthetic {
         anon: Recurrence {
-            drift: 0.05,
+            drift: 0.03,
             context_change: 0.6,
             noise_pages: 200,
             ..Recurrence::ANON
@@ -88,10 +96,7 @@ fn table() {
         println!(
             "\n== {name}: pages accessed in 1..10 of 10 switches: anon {anon:?}, file {file:?}"
         );
-        println!(
-            "{:34} | prec. rec.  fetched wasted  live | file: prec. rec. fetched wasted | bytes",
-            ""
-        );
+        println!("{HEADER}");
         for baseline in [
             Baseline::LastFootprint,
             Baseline::Union,

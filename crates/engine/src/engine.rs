@@ -18,6 +18,7 @@ use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::pagemap::PageEntry;
+use prepage_kernel::perf::RingSwitch;
 use prepage_kernel::support::Support;
 use prepage_kernel::swaps::{self, SwapKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,11 @@ pub struct Engine {
     observer: Observer,
     /// `None` where the kernel refuses: nothing is learned of anonymous pages then, and no onset is seen.
     faults: Option<FaultLog>,
+    /// Turns the recording of file accesses on and off; `None` where there is none.
+    trace: Option<RingSwitch>,
     roster: Roster,
+    /// Applications whose processes are to be looked up as soon as their fetch has begun.
+    refresh_due: Vec<AppId>,
     switches: BTreeMap<AppId, Switch>,
     events: Vec<Event>,
     warnings: Vec<String>,
@@ -67,12 +72,15 @@ impl Engine {
         let trace = FileTrace::open(&cores.all, &params.observe)
             .map_err(|error| warnings.push(format!("{error}; file pages are not learned")))
             .ok();
+        let switch = trace.as_ref().map(FileTrace::switch).transpose()?;
         Ok(Self {
             pool: Pool::start(fetch, &cores)?,
             observer: Observer::start(trace, &params.observe)?,
             params: params.clone(),
             faults,
+            trace: switch,
             roster: Roster::default(),
+            refresh_due: Vec::new(),
             switches: BTreeMap::new(),
             events: Vec::new(),
             warnings,
@@ -111,27 +119,44 @@ impl Engine {
         switch.job = Some(job).filter(|job| !job.is_empty());
     }
 
+    /// Before the fetch, so that nothing of it is missed; hence only what takes microseconds. The rest is done in
+    /// [`Executor::events`], once the fetch has begun.
     fn observe(&mut self, now: Nanos, app: &AppId) {
-        let switch = self.switches.entry(app.clone()).or_default();
-        switch.began = now;
-        self.observer.tell(Command::Begin);
-        if let Some(faults) = &self.faults {
-            faults.set_onset(false);
+        if let (true, Some(trace)) = (self.switches.is_empty(), &self.trace) {
+            // A kernel that refuses now shows in a switch without file events.
+            let _ = trace.enable();
         }
-        let found = self.roster.refresh(app);
-        self.events.extend(found);
+        self.switches.entry(app.clone()).or_default().began = now;
+        self.observer.tell(Command::Begin);
+        self.refresh_due.push(app.clone());
+        self.observer.ring_done();
+    }
+
+    fn refresh(&mut self) {
+        for app in std::mem::take(&mut self.refresh_due) {
+            let found = self.roster.refresh(&app);
+            self.events.extend(found);
+            if let Some(faults) = &self.faults {
+                faults.set_onset(false);
+            }
+        }
     }
 
     fn collect(&mut self, app: AppId, number: u64, plan: Arc<Plan>, known: Known) {
+        // Before the switch is removed: what no switch wants is forgotten.
+        self.drain_faults();
         let Some(switch) = self.switches.remove(&app) else {
             return;
         };
         if let Some(job) = &switch.job {
             job.cancel();
         }
+        if let (true, Some(trace)) = (self.switches.is_empty(), &self.trace) {
+            let _ = trace.disable();
+        }
+        self.refresh_due.retain(|due| *due != app);
         let found = self.roster.refresh(&app);
         self.events.extend(found);
-        self.drain_faults();
         let members = self.roster.members(&app);
         let pids: BTreeSet<i32> = members.iter().map(|m| m.instance.pid).collect();
         let since = switch
@@ -207,8 +232,10 @@ impl Executor for Engine {
     }
 
     fn events(&mut self) -> Vec<Event> {
+        let results = self.observer.results();
+        self.refresh();
         let mut events = std::mem::take(&mut self.events);
-        events.extend(self.observer.results());
+        events.extend(results);
         events
     }
 

@@ -41,6 +41,8 @@ pub mod sched;
 pub mod signals;
 pub mod support;
 pub mod swaps;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod text;
 pub mod tracefs;
 pub mod zram;

@@ -27,7 +27,13 @@ pub struct Drained {
     pub lost: u64,
     /// Records, or rests of a ring, that could not be decoded.
     pub malformed: u64,
+    /// Rings that had no room left: what came after their last record is lost, and the kernel counts it only ahead
+    /// of the next record.
+    pub full: u64,
 }
+
+/// No record of ours is longer.
+const RECORD_BYTES_MAX: usize = 256;
 
 const TYPE_SOFTWARE: u32 = 1;
 const TYPE_TRACEPOINT: u32 = 2;
@@ -311,6 +317,7 @@ impl Rings {
             if !ring.take(&mut self.scratch) {
                 drained.malformed += 1;
             }
+            drained.full += u64::from(self.scratch.len() + RECORD_BYTES_MAX > ring.data_size);
             let whole = ring::parse(&self.scratch, |record| match record {
                 Record::Sample(body) if sample(body) => drained.samples += 1,
                 Record::Sample(_) => drained.malformed += 1,
@@ -372,6 +379,35 @@ impl FaultRings {
     }
 }
 
+/// Starts and stops the sampling of [`TracepointRings`].
+#[derive(Debug)]
+pub struct RingSwitch {
+    events: Vec<OwnedFd>,
+}
+
+impl RingSwitch {
+    /// Starts sampling.
+    pub fn enable(&self) -> Result<()> {
+        for event in &self.events {
+            control(event.as_fd(), "ioctl(PERF_EVENT_IOC_ENABLE)", IOC_ENABLE, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Stops sampling; what is in the rings stays.
+    pub fn disable(&self) -> Result<()> {
+        for event in &self.events {
+            control(
+                event.as_fd(),
+                "ioctl(PERF_EVENT_IOC_DISABLE)",
+                IOC_DISABLE,
+                0,
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// Tracepoints of all processes; all tracepoints of one CPU share a ring and so stay in order.
 #[derive(Debug)]
 pub struct TracepointRings(Rings);
@@ -403,6 +439,18 @@ impl TracepointRings {
     pub fn disable(&self) -> Result<()> {
         self.0
             .control_all("ioctl(PERF_EVENT_IOC_DISABLE)", IOC_DISABLE)
+    }
+
+    /// Starts and stops sampling from another thread than the one that empties the rings.
+    pub fn switch(&self) -> Result<RingSwitch> {
+        let owners = self.0.rings.iter().map(|ring| &ring.event);
+        let copy = |event: &OwnedFd| {
+            let failed = |error| Error::new("dup", "perf event", error);
+            event.try_clone().map_err(failed)
+        };
+        let events = owners.chain(&self.0.attached).map(copy);
+        let events = events.collect::<Result<_>>()?;
+        Ok(RingSwitch { events })
     }
 
     /// As [`FaultRings::fds`].

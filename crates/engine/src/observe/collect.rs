@@ -6,6 +6,7 @@ use crate::observe::anon_pages::{self, Question};
 use crate::observe::faults::FaultBuffer;
 use crate::observe::file_pages;
 use crate::observe::files::{FileEvents, FileTrace, InodeKey};
+use crate::observe::opens::Opening;
 use crate::observe::resolve::{Paths, present_version};
 use crate::params::ObserveParams;
 use prepage_core::anon::AnonTargets;
@@ -49,6 +50,7 @@ impl Task {
 pub fn collect(
     task: &mut Task,
     trace: Option<&FileTrace>,
+    opens: &[Opening],
     paths: &mut Paths,
     params: &ObserveParams,
 ) -> Observation {
@@ -58,6 +60,7 @@ pub fn collect(
     let mut seen = Observation::default();
     collect_anon(task, &fetched, params, &mut seen);
     if let Some(trace) = trace {
+        paths.learn(opens, &task.pids());
         collect_files(task, trace, paths, &mut seen);
     }
     seen.stale_files.extend(fetched.stale_files);
@@ -94,10 +97,10 @@ fn collect_anon(
         mapped += answer.observation.fetched.pages();
         seen.anon.insert(instance, answer.observation);
     }
-    seen.events_lost += task.faults.lost;
+    seen.events_lost += task.faults.lost.max(task.faults.overflowed.into());
     if reclaimed as f64 > params.reclaimed_share_max * mapped as f64 {
         seen.void = Some(Void::Reclaimed);
-    } else if task.faults.lost * LOST_SHARE > faults {
+    } else if task.faults.overflowed || task.faults.lost * LOST_SHARE > faults {
         seen.void = Some(Void::EventsLost);
     }
 }
@@ -121,11 +124,13 @@ fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut O
         .map(|file| (file.clone(), (file.device, file.inode)))
         .collect();
     for (key, events) in &theirs {
-        let path = paths.get(key).cloned();
-        match path.and_then(|path| present_version(first, *key, &path)) {
+        match paths
+            .get(key)
+            .and_then(|path| present_version(first, *key, path))
+        {
             Some(file) => drop(files.insert(file, *key)),
             None => {
-                paths.forget(key);
+                paths.give_up(*key);
                 seen.unresolved += events.added().intersection(&events.accessed()).pages();
             }
         }
@@ -170,14 +175,17 @@ fn find_unknown(
     members: &[Arc<Member>],
     paths: &mut Paths,
 ) {
-    let unknown: Vec<&FileEvents> = theirs
-        .iter()
-        .filter(|(key, _)| paths.get(key).is_none())
-        .map(|(_, events)| events)
-        .collect();
-    if !unknown.is_empty() {
-        let mapped = unknown.iter().any(|events| events.is_mapped());
-        let opened = unknown.iter().any(|events| !events.is_mapped());
-        paths.find(members, mapped, opened);
+    let unknown = |paths: &Paths| theirs.keys().any(|key| paths.is_new(key));
+    if unknown(paths) {
+        paths.find_opened(members);
+    }
+    if unknown(paths) {
+        paths.find_mapped(members);
+    }
+    // Neither: read and closed before we looked. Not to be looked for again, until it is opened again.
+    for key in theirs.keys() {
+        if paths.is_new(key) {
+            paths.give_up(*key);
+        }
     }
 }

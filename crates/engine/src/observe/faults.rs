@@ -19,8 +19,10 @@ use std::os::fd::BorrowedFd;
 pub struct FaultBuffer {
     /// Virtual pages faulted on, by process id, in no order, repeated where faulted on twice.
     pub pages: BTreeMap<i32, Vec<u64>>,
-    /// Faults that did not fit, or that the rings lost.
+    /// Faults that did not fit, or that the rings lost, as far as they were counted.
     pub lost: u64,
+    /// Whether more were lost than were counted.
+    pub overflowed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,7 @@ pub struct FaultLog {
     /// Faults of the processes followed, in no order.
     recent: Vec<Fault>,
     lost: u64,
+    overflowed: bool,
 }
 
 impl FaultLog {
@@ -61,6 +64,7 @@ impl FaultLog {
             buffer_pages: params.fault_buffer_pages,
             recent: Vec::new(),
             lost: 0,
+            overflowed: false,
         })
     }
 
@@ -83,7 +87,7 @@ impl FaultLog {
     pub fn forget(&mut self, before: Nanos) {
         self.recent.retain(|fault| fault.at >= before);
         self.recent.shrink_to(4096);
-        self.lost = 0;
+        (self.lost, self.overflowed) = (0, false);
     }
 
     /// Empties the rings, and keeps the faults of the processes that `keep` wants. Returns the bursts of all.
@@ -123,6 +127,7 @@ impl FaultLog {
             });
         });
         self.lost += drained.lost + overflow;
+        self.overflowed |= drained.full > 0;
         bursts.into_values().map(|(burst, _)| burst).collect()
     }
 
@@ -130,6 +135,7 @@ impl FaultLog {
     pub fn take(&mut self, pids: &BTreeSet<i32>, since: Nanos) -> FaultBuffer {
         let mut taken = FaultBuffer {
             lost: self.lost,
+            overflowed: self.overflowed,
             ..FaultBuffer::default()
         };
         self.recent.retain(|fault| {

@@ -9,7 +9,7 @@ use crate::params::ObserveParams;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_kernel::filemap::{Filemap, FilemapKind};
 use prepage_kernel::page::page_size;
-use prepage_kernel::perf::{TracepointRings, Wakeup};
+use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
 use prepage_kernel::tracefs::Tracefs;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
@@ -22,19 +22,12 @@ pub type InodeKey = ((u32, u32), u64);
 pub struct FileEvents {
     accessed: Vec<Extent>,
     added: Vec<Extent>,
-    /// Whether some access was through a mapping.
-    mapped: bool,
 }
 
 impl FileEvents {
     /// Pages accessed, as far as the kernel says.
     pub fn accessed(&self) -> ExtentSet {
         self.accessed.iter().copied().collect()
-    }
-
-    /// Whether some access was through a mapping, so that `/proc/PID/maps` names the file.
-    pub fn is_mapped(&self) -> bool {
-        self.mapped
     }
 
     /// Pages read from the device.
@@ -91,20 +84,18 @@ impl FileTrace {
         self.rings.fds().collect()
     }
 
-    /// Begins to record.
-    pub fn start(&mut self) {
-        self.events.clear();
-        self.lost = 0;
-        // What is left from before is not of this switch.
-        self.rings.drain(|_| {});
-        // A kernel that refuses now shows in a switch without file events.
-        let _ = self.rings.enable();
+    /// Turns recording on and off, from another thread.
+    ///
+    /// # Errors
+    /// Where the descriptors cannot be duplicated.
+    pub fn switch(&self) -> Result<RingSwitch> {
+        Ok(self.rings.switch()?)
     }
 
-    /// Ends recording.
-    pub fn stop(&mut self) {
-        let _ = self.rings.disable();
-        self.drain();
+    /// Forgets what was recorded.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.lost = 0;
     }
 
     /// Takes what is in the rings.
@@ -121,14 +112,14 @@ impl FileTrace {
                 return;
             }
             let file = events.entry(key).or_default();
-            file.mapped |= matches!(event.kind, FilemapKind::Fault | FilemapKind::MapPages);
             let list = match event.kind {
                 FilemapKind::Added => &mut file.added,
                 _ => &mut file.accessed,
             };
             push(list, Extent::new(event.first_page, event.page_count));
         });
-        self.lost += drained.lost + overflow;
+        // What a full ring lost is counted later, or never: at least one.
+        self.lost += drained.lost + overflow + drained.full;
     }
 
     /// What these processes did to files, by inode.
@@ -139,7 +130,6 @@ impl FileTrace {
                 let file = files.entry(*key).or_default();
                 file.accessed.extend_from_slice(&events.accessed);
                 file.added.extend_from_slice(&events.added);
-                file.mapped |= events.mapped;
             }
         }
         files

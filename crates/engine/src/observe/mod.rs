@@ -10,4 +10,5 @@ pub mod faults;
 mod file_pages;
 pub mod files;
 pub mod observer;
+mod opens;
 mod resolve;

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::members::Member;
 use crate::observe::collect::{Task, collect};
 use crate::observe::files::FileTrace;
+use crate::observe::opens::Opens;
 use crate::observe::resolve::Paths;
 use crate::params::ObserveParams;
 use prepage_core::extent::ExtentSet;
@@ -19,9 +20,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 /// What the observer is told.
 #[derive(Debug)]
 pub enum Command {
-    /// A switch begins.
+    /// A switch begins; recording is on.
     Begin,
-    /// A switch is over.
+    /// A switch is over; recording is off unless another is under way.
     Collect(Box<Task>),
     /// Pages are to be made cold.
     Cool {
@@ -60,6 +61,7 @@ impl Observer {
         let (results_in, results) = channel();
         let thread = Thread {
             trace,
+            opens: None,
             params: params.clone(),
             queue,
             bell: Arc::clone(&bell),
@@ -93,6 +95,11 @@ impl Observer {
         ring(&self.bell);
     }
 
+    /// Makes [`Observer::done_fd`] readable.
+    pub fn ring_done(&self) {
+        ring(&self.done);
+    }
+
     /// What the thread has found since the last call.
     pub fn results(&self) -> Vec<Event> {
         silence(&self.done);
@@ -111,6 +118,8 @@ impl Drop for Observer {
 
 struct Thread {
     trace: Option<FileTrace>,
+    /// While a switch is under way.
+    opens: Option<Opens>,
     params: ObserveParams,
     queue: Receiver<Command>,
     bell: Arc<OwnedFd>,
@@ -158,7 +167,8 @@ impl Thread {
             Command::Begin => {
                 self.switches += 1;
                 if let (1, Some(trace)) = (self.switches, &mut self.trace) {
-                    trace.start();
+                    trace.clear();
+                    self.opens = Opens::start();
                 }
             }
             Command::Collect(task) => self.collect(*task),
@@ -176,13 +186,14 @@ impl Thread {
         let before = sched::thread_cpu_time_ns();
         self.switches = self.switches.saturating_sub(1);
         if let Some(trace) = &mut self.trace {
-            match self.switches {
-                0 => trace.stop(),
-                _ => trace.drain(),
-            }
+            trace.drain();
         }
         let paths = self.paths.entry(task.app.clone()).or_default();
-        let mut observation = collect(&mut task, self.trace.as_ref(), paths, &self.params);
+        let opens = self.opens.as_mut().map(Opens::seen).unwrap_or_default();
+        let mut observation = collect(&mut task, self.trace.as_ref(), opens, paths, &self.params);
+        if self.switches == 0 {
+            self.opens = None;
+        }
         let cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
         observation.timing.management_cpu_us = cpu_ns / 1_000;
         // The engine is gone where this fails, and nobody wants the result.

@@ -2,10 +2,11 @@
 
 use crate::members::Member;
 use crate::observe::files::InodeKey;
+use crate::observe::opens::Opening;
 use prepage_core::identity::FileId;
 use prepage_kernel::open::{FileKind, FileStat, process_root, stat_in_root};
 use prepage_kernel::{fds, maps};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ const PATHS_MAX: usize = 4096;
 /// Longest path remembered, in bytes.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// The paths of the inodes that one application accessed.
+/// The paths of the inodes that one application accessed. `None`: it was looked for and not found.
 #[derive(Debug, Default)]
 pub struct Paths {
-    by_inode: HashMap<InodeKey, Arc<str>>,
+    by_inode: HashMap<InodeKey, Option<Arc<str>>>,
 }
 
 impl Paths {
@@ -30,29 +31,47 @@ impl Paths {
 
     /// The path that an inode was last known by.
     pub fn get(&self, key: &InodeKey) -> Option<&Arc<str>> {
-        self.by_inode.get(key)
+        self.by_inode.get(key)?.as_ref()
     }
 
-    /// Forgets an inode: its path names another file now.
-    pub fn forget(&mut self, key: &InodeKey) {
-        self.by_inode.remove(key);
+    /// Whether an inode was never looked for.
+    pub fn is_new(&self, key: &InodeKey) -> bool {
+        !self.by_inode.contains_key(key)
     }
 
-    /// Looks for the paths of inodes among what the processes map and hold open.
-    pub fn find(&mut self, members: &[Arc<Member>], mapped: bool, opened: bool) {
+    /// Remembers that the path of an inode is not to be found, or names another file now.
+    pub fn give_up(&mut self, key: InodeKey) {
+        if self.by_inode.len() < PATHS_MAX {
+            self.by_inode.insert(key, None);
+        }
+    }
+
+    /// Takes the paths that these processes opened.
+    pub fn learn(&mut self, openings: &[Opening], pids: &BTreeSet<i32>) {
+        for opening in openings
+            .iter()
+            .filter(|opening| pids.contains(&opening.pid))
+        {
+            self.insert_path(opening.key, &opening.path);
+        }
+    }
+
+    /// Looks for paths among what the processes hold open.
+    pub fn find_opened(&mut self, members: &[Arc<Member>]) {
         for member in members {
-            let pid = member.instance.pid;
-            if mapped {
-                for mapping in maps::read(pid).unwrap_or_default() {
-                    if let (Some(path), false) = (&mapping.path, mapping.deleted) {
-                        self.insert_path((mapping.dev, mapping.inode), path);
-                    }
-                }
+            for file in fds::open_files(member.instance.pid).unwrap_or_default() {
+                let dev = (rustix::fs::major(file.dev), rustix::fs::minor(file.dev));
+                self.insert_path((dev, file.inode), &file.path);
             }
-            if opened {
-                for file in fds::open_files(pid).unwrap_or_default() {
-                    let dev = (rustix::fs::major(file.dev), rustix::fs::minor(file.dev));
-                    self.insert_path((dev, file.inode), &file.path);
+        }
+    }
+
+    /// Looks for paths among what the processes map.
+    pub fn find_mapped(&mut self, members: &[Arc<Member>]) {
+        for member in members {
+            for mapping in maps::read(member.instance.pid).unwrap_or_default() {
+                if let (Some(path), false) = (&mapping.path, mapping.deleted) {
+                    self.insert_path((mapping.dev, mapping.inode), path);
                 }
             }
         }
@@ -61,14 +80,14 @@ impl Paths {
     fn insert_path(&mut self, key: InodeKey, path: &Path) {
         // A path that is not text cannot be shipped or shown; its pages stay with demand paging.
         let path = path.to_str().filter(|p| p.starts_with('/'));
-        if let (Some(path), false) = (path, self.by_inode.contains_key(&key)) {
+        if let (Some(path), None) = (path, self.get(&key)) {
             self.insert(key, path);
         }
     }
 
     fn insert(&mut self, key: InodeKey, path: &str) {
         if self.by_inode.len() < PATHS_MAX && path.len() <= PATH_BYTES_MAX {
-            self.by_inode.insert(key, path.into());
+            self.by_inode.insert(key, Some(path.into()));
         }
     }
 }

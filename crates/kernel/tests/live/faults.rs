@@ -1,10 +1,10 @@
 //! perf rings and tracepoints.
 
-use crate::child::Child;
-use crate::machine::{Directory, Machine, eventually};
 use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
 use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
 use prepage_kernel::ring::FaultSample;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use prepage_kernel::tracefs::Tracefs;
 use prepage_kernel::{clock, mountinfo, page, process_vm, readahead, sched};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -1,11 +1,11 @@
 //! Files: the page cache, opening below a root, another user's rights, fanotify, block devices.
 
-use crate::machine::{Directory, Machine};
 use prepage_kernel::block::{self, BlockDevice};
 use prepage_kernel::open::{
     FileKind, fstat, open_in_root, own_root, process_root, read_directory_in_root,
 };
 use prepage_kernel::open::{lstat_in_root, stat_in_root};
+use prepage_kernel::testing::machine::{Directory, Machine};
 use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, page, process, readahead};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
@@ -37,7 +37,7 @@ fn cachestat_and_mincore_agree() {
     readahead::readahead(file.as_fd(), 16 * page::page_size(), 8 * page::page_size())
         .expect("readahead");
     // In the cache from submission on, up to date once read.
-    crate::machine::eventually("the readahead is done", || {
+    prepage_kernel::testing::machine::eventually("the readahead is done", || {
         let resident =
             mincore::resident(file.as_fd(), 16 * page::page_size(), 8 * page::page_size());
         resident.expect("mincore").iter().all(|&resident| resident)

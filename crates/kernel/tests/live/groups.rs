@@ -1,9 +1,9 @@
 //! cgroups: finding, members, freezer notifications, reclaim.
 
-use crate::child::Child;
-use crate::machine::{Machine, eventually};
 use prepage_kernel::cgroup::{self, Cgroup, Controller, FreezerState, Hierarchy, Version};
 use prepage_kernel::inotify::{FileEvent, Inotify};
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Machine, eventually};
 
 /// A cgroup for a test, removed at the end.
 struct Group(Cgroup);

@@ -1,11 +1,11 @@
 //! pagemap, process_vm_readv and process_madvise on a child.
 
-use crate::child::Child;
-use crate::machine::{Lcg, Machine, eventually};
 use prepage_kernel::pagemap::{Categories, PageRegion, Pagemap, ScanSupport, scan_support};
 use prepage_kernel::process_madvise::{
     Advice, Advised, advise, advise_all, cold, pageout, willneed,
 };
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Lcg, Machine, eventually};
 use prepage_kernel::{Process, maps, process, process_vm, swaps};
 
 #[test]

@@ -1,10 +1,10 @@
 //! Facts about the whole system, and the calling thread.
 
-use crate::machine::Machine;
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::psi::{self, MemoryPressure};
 use prepage_kernel::sched::{self, Policy};
 use prepage_kernel::support::Support;
+use prepage_kernel::testing::machine::Machine;
 use prepage_kernel::{clock, mountinfo, swaps, zram};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};

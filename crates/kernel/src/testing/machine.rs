@@ -1,6 +1,6 @@
 //! What the tests need of the machine: the lock, root, swap, temporary directories.
 
-use prepage_kernel::{credentials, swaps};
+use crate::{credentials, swaps};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -67,6 +67,7 @@ fn run(program: &str, arguments: &[&str]) {
 pub struct Directory(pub PathBuf);
 
 impl Directory {
+    #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Directory {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
@@ -86,7 +87,7 @@ impl Directory {
     /// A file of so many pages, on the disk and clean.
     pub fn file(&self, name: &str, pages: u64) -> PathBuf {
         let path = self.path(name);
-        let contents = vec![b'x'; (pages * prepage_kernel::page::page_size()) as usize];
+        let contents = vec![b'x'; (pages * crate::page::page_size()) as usize];
         std::fs::write(&path, contents).expect("write a file");
         File::open(&path)
             .and_then(|file| file.sync_all())
@@ -107,7 +108,7 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         if holds() {
             return;
         }
-        prepage_kernel::sched::sleep_us(10_000);
+        crate::sched::sleep_us(10_000);
     }
     panic!("not within two seconds: {what}");
 }

@@ -1,9 +1,12 @@
-//! A child process with a region of memory, which does as it is told: this test binary, run again.
+//! A child process with a region of memory, which does as it is told: the test binary, run again.
+//!
+//! A test binary that uses it has a test named `child_role`:
+//! `assert!(!prepage_kernel::testing::child::play_role(), "nobody asked")`.
 
-use prepage_kernel::page::page_size;
-use prepage_kernel::pagemap::PageEntry;
-use prepage_kernel::process_madvise::{self, Advice};
-use prepage_kernel::{Process, sched};
+use crate::page::page_size;
+use crate::pagemap::PageEntry;
+use crate::process_madvise::{self, Advice};
+use crate::{Process, sched};
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -23,7 +26,7 @@ impl Child {
     pub fn spawn(pages: u64) -> Child {
         let binary = std::env::current_exe().expect("own path");
         let mut inner = Command::new(binary)
-            .args(["child::role", "--exact", "--ignored", "--nocapture"])
+            .args(["child_role", "--exact", "--nocapture"])
             .env(ROLE, pages.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -63,7 +66,22 @@ impl Child {
 
     /// Has the child do one thing, with the page of this index.
     pub fn tell(&mut self, action: &str, index: u64) {
-        writeln!(self.stdin, "{action} {index}").expect("write to the child");
+        self.tell_all(action, &index.to_string());
+    }
+
+    /// Has the child do one thing with several pages, by index.
+    pub fn tell_pages(&mut self, action: &str, indices: impl IntoIterator<Item = u64>) {
+        let indices: Vec<String> = indices.into_iter().map(|index| index.to_string()).collect();
+        self.tell_all(action, &indices.join(" "));
+    }
+
+    /// Has the child read pages of a file by read(2) (`readfile`) or through a mapping that it keeps (`mapfile`).
+    pub fn tell_file(&mut self, action: &str, path: &std::path::Path, first: u64, count: u64) {
+        self.tell_all(action, &format!("{first} {count} {}", path.display()));
+    }
+
+    fn tell_all(&mut self, action: &str, object: &str) {
+        writeln!(self.stdin, "{action} {object}").expect("write to the child");
         let word = if action == "exec" { "READY" } else { "DONE" };
         let answer = self.answer(word);
         if action == "exec" {
@@ -105,7 +123,7 @@ impl Child {
             if !self.entries().iter().any(|entry| entry.present()) {
                 return;
             }
-            // Pages that are still in some CPU's batch cannot be isolated: have the batches emptied.
+            // Pages that are still in some CPU's batch (the fetching thread's) cannot be isolated: have all emptied.
             self.tell("flush", 0);
             sched::sleep_us(5_000);
         }
@@ -116,7 +134,7 @@ impl Child {
     pub fn pin(&self, cpu: usize) {
         let mut set = rustix::thread::CpuSet::new();
         set.set(cpu);
-        for thread in prepage_kernel::process::threads(self.pid()).expect("threads") {
+        for thread in crate::process::threads(self.pid()).expect("threads") {
             let thread = rustix::thread::Pid::from_raw(thread);
             rustix::thread::sched_setaffinity(thread, &set).expect("pin the child");
         }
@@ -182,14 +200,28 @@ fn act(action: &str, address: *mut u8) {
     assert_eq!(result, 0, "{action}: {}", std::io::Error::last_os_error());
 }
 
-fn special(action: &str) {
+fn special(action: &str, object: &str) {
     match action {
+        "readfile" | "mapfile" => {
+            let mut words = object.splitn(3, ' ');
+            let mut number = || words.next().and_then(|w| w.parse().ok()).expect("a number");
+            let (first, count): (u64, u64) = (number(), number());
+            let file = std::fs::File::open(words.next().expect("a path")).expect("open the file");
+            read_file(
+                &file,
+                action == "mapfile",
+                first * page_size(),
+                count * page_size(),
+            );
+        }
         "flush" => {
-            let bytes = 128 * page_size() as usize;
+            let bytes = 1024 * page_size() as usize;
             let base = map(bytes, libc::MAP_PRIVATE);
             // SAFETY: the mapping just made, unmapped again; nothing refers to it.
             unsafe {
                 base.write_bytes(1, bytes);
+                // MADV_COLLAPSE (6.1+) empties the batches of all CPUs, whether or not there is anything to collapse.
+                libc::madvise(base.cast(), bytes, 25);
                 libc::munmap(base.cast(), bytes);
             }
         }
@@ -203,11 +235,43 @@ fn special(action: &str) {
     }
 }
 
-#[test]
-#[ignore = "the child process of other tests"]
-fn role() {
-    let Ok(pages) = std::env::var(ROLE) else {
+fn read_file(file: &std::fs::File, mapped: bool, offset: u64, len: u64) {
+    use std::os::unix::fs::FileExt;
+    if !mapped {
+        let mut buffer = vec![0; len as usize];
+        file.read_exact_at(&mut buffer, offset)
+            .expect("read the file");
         return;
+    }
+    use std::os::fd::AsRawFd;
+    let (len, offset) = (len as usize, offset as libc::off_t);
+    // SAFETY: a new read-only mapping of an open file, at an address of the kernel's choice; it is never unmapped.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            offset,
+        )
+    };
+    assert_ne!(
+        base,
+        libc::MAP_FAILED,
+        "mmap: {}",
+        std::io::Error::last_os_error()
+    );
+    for index in (0..len).step_by(page_size() as usize) {
+        // SAFETY: within the mapping; nobody truncates the file meanwhile.
+        unsafe { std::ptr::read_volatile(base.cast::<u8>().add(index)) };
+    }
+}
+
+/// Plays the child where this process was started as one, and ends it with its input. Returns false otherwise.
+pub fn play_role() -> bool {
+    let Ok(pages) = std::env::var(ROLE) else {
+        return false;
     };
     let pages: usize = pages.parse().expect("a number of pages");
     let size = page_size() as usize;
@@ -223,18 +287,23 @@ fn role() {
                 .write(index as u64 * 0x9e37_79b9);
         }
     }
-    special("flush");
+    special("flush", "0");
     println!("\nREADY {}", base as u64 / page_size());
     for line in std::io::stdin().lines() {
         let line = line.expect("read a command");
-        let (action, index) = line.split_once(' ').expect("a command and an index");
-        let index: usize = index.parse().expect("an index");
-        if matches!(action, "flush" | "exec") {
-            special(action);
+        let (action, rest) = line.split_once(' ').expect("a command and its object");
+        if matches!(action, "flush" | "exec" | "readfile" | "mapfile") {
+            special(action, rest);
         } else {
-            assert!(index < pages);
-            act(action, base.wrapping_add(index * size));
+            for index in rest
+                .split(' ')
+                .map(|index| index.parse::<usize>().expect("an index"))
+            {
+                assert!(index < pages);
+                act(action, base.wrapping_add(index * size));
+            }
         }
         println!("\nDONE");
     }
+    std::process::exit(0);
 }

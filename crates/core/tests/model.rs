@@ -1,0 +1,745 @@
+//! A model test: random events through the whole state machine, its invariants checked after every step and its
+//! anonymous tables compared, page by page, with a naive model.
+//!
+//! That no page is in two tables holds by construction: both are one map from pages to states. What is checked is
+//! that the map is one, i.e. its runs are in order and disjoint.
+
+use prepage_core::anon::{AnonObservation, Table};
+use prepage_core::app::{AppModel, INSTANCES_MAX, Observation, Profile};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::file::FileObservation;
+use prepage_core::identity::{AppId, AppKind, FileId, Instance};
+use prepage_core::machine::{Action, Event, Machine, Nanos, RECORDS_MAX};
+use prepage_core::outcome::Void;
+use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
+use prepage_core::plan::Plan;
+use prepage_core::signal::Source;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const PAGES: u64 = 160;
+const APPS: u8 = 2;
+const NANOS_PER_MS: u64 = 1_000_000;
+
+/// What happens, in terms that the model resolves to events.
+#[derive(Clone, Debug)]
+enum Step {
+    Track {
+        app: u8,
+        keeps_profile: bool,
+    },
+    Untrack {
+        app: u8,
+    },
+    Start {
+        app: u8,
+        instance: Instance,
+    },
+    Exit {
+        app: u8,
+        instance: Instance,
+    },
+    Begin {
+        app: u8,
+        source: Source,
+    },
+    End {
+        app: u8,
+    },
+    Faults {
+        app: u8,
+        ago_ms: u64,
+    },
+    Tick {
+        after_ms: u64,
+    },
+    Deadline,
+    /// `behind` 0 is the switch whose observation is awaited, if one is; else another number.
+    Observed {
+        app: u8,
+        behind: u64,
+        /// Whether what it says of fetched pages is the plan, as it should be.
+        is_faithful: bool,
+        seen: Box<Observation>,
+    },
+    FileChanged {
+        app: u8,
+        file: FileId,
+    },
+    SetMode(Mode),
+    Pressure(bool),
+}
+
+/// Few, so that most of what is observed is of the living; sometimes a pid that comes again or execs.
+fn instances() -> impl Strategy<Value = Instance> {
+    let later = || prop_oneof![9 => Just(0u64), 1 => Just(1u64)];
+    (1..3i32, later(), later()).prop_map(|(pid, start_ticks, exec)| Instance {
+        pid,
+        start_ticks,
+        exec,
+    })
+}
+
+fn files() -> impl Strategy<Value = FileId> {
+    (0..4u64, 0..2i64).prop_map(|(inode, mtime_ns)| FileId {
+        path: format!("/usr/lib/{inode}").into(),
+        device: (8, 1),
+        inode,
+        size: 1 << 20,
+        mtime_ns,
+    })
+}
+
+fn sets() -> impl Strategy<Value = ExtentSet> {
+    let extent = (0..PAGES, 1..24u64).prop_map(|(start, len)| Extent::new(start, len));
+    prop::collection::vec(extent, 0..5).prop_map(ExtentSet::from)
+}
+
+fn observations() -> impl Strategy<Value = Box<Observation>> {
+    let anon = (sets(), sets(), sets(), sets()).prop_map(|(faulted, used, unused, fetched)| {
+        AnonObservation {
+            faulted,
+            used,
+            unused,
+            fetched,
+        }
+    });
+    let file =
+        (sets(), sets(), sets(), sets()).prop_map(|(accessed, demanded, unknown, fetched)| {
+            let demanded = demanded.intersection(&accessed);
+            FileObservation {
+                accessed,
+                demanded,
+                unknown,
+                fetched,
+            }
+        });
+    let void = prop::option::weighted(
+        0.15,
+        prop_oneof![Just(Void::Reclaimed), Just(Void::EventsLost)],
+    );
+    (
+        prop::collection::btree_map(instances(), anon, 0..5),
+        prop::collection::btree_map(files(), file, 0..4),
+        prop::collection::btree_set(files(), 0..2),
+        void,
+        prop::bool::weighted(0.8),
+        0..3u64,
+    )
+        .prop_map(
+            |(anon, files, stale_files, void, files_observed, events_lost)| {
+                let seen = Observation {
+                    anon,
+                    files,
+                    stale_files,
+                    void,
+                    files_observed,
+                    events_lost,
+                    ..Observation::default()
+                };
+                Box::new(seen)
+            },
+        )
+}
+
+fn sources() -> impl Strategy<Value = Source> {
+    prop::sample::select(vec![
+        Source::Explicit,
+        Source::Focus,
+        Source::Onset,
+        Source::Thaw,
+    ])
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let app = 0..APPS;
+    let modes = vec![
+        Mode::Off,
+        Mode::Observe,
+        Mode::Anon,
+        Mode::File,
+        Mode::Full,
+        Mode::Full,
+        Mode::Full,
+    ];
+    prop_oneof![
+        3 => (app.clone(), any::<bool>()).prop_map(|(app, keeps_profile)| Step::Track { app, keeps_profile }),
+        1 => app.clone().prop_map(|app| Step::Untrack { app }),
+        5 => (app.clone(), instances()).prop_map(|(app, instance)| Step::Start { app, instance }),
+        1 => (app.clone(), instances()).prop_map(|(app, instance)| Step::Exit { app, instance }),
+        10 => (app.clone(), sources()).prop_map(|(app, source)| Step::Begin { app, source }),
+        6 => app.clone().prop_map(|app| Step::End { app }),
+        4 => (app.clone(), 0..500u64).prop_map(|(app, ago_ms)| Step::Faults { app, ago_ms }),
+        8 => (0..2_000u64).prop_map(|after_ms| Step::Tick { after_ms }),
+        3 => Just(Step::Deadline),
+        14 => (
+            app.clone(),
+            prop_oneof![6 => Just(0u64), 1 => 1..4u64],
+            any::<bool>(),
+            observations(),
+        )
+            .prop_map(|(app, behind, is_faithful, seen)| Step::Observed {
+                app,
+                behind,
+                is_faithful,
+                seen,
+            }),
+        2 => (app, files()).prop_map(|(app, file)| Step::FileChanged { app, file }),
+        1 => prop::sample::select(modes).prop_map(Step::SetMode),
+        1 => any::<bool>().prop_map(Step::Pressure),
+    ]
+}
+
+fn id(app: u8) -> AppId {
+    AppId {
+        kind: AppKind::Named,
+        name: format!("app{app}").into(),
+        owner: 1000,
+    }
+}
+
+/// A page as the paper keeps it, and its last known observations, oldest first.
+#[derive(Clone, Debug, PartialEq)]
+struct Page {
+    table: Table,
+    timeout: u8,
+    seen: Vec<bool>,
+}
+
+/// An application as the naive model sees it.
+#[derive(Clone, Debug, Default)]
+struct ModelApp {
+    pages: BTreeMap<Instance, BTreeMap<u64, Page>>,
+    next: u64,
+    switching: Option<u64>,
+    collecting: Option<(u64, Arc<Plan>)>,
+    accepted: u64,
+    superseded: bool,
+}
+
+impl ModelApp {
+    fn learn(&mut self, seen: &Observation, timeout: u8) {
+        for (instance, pages) in &mut self.pages {
+            let Some(seen) = seen.anon.get(instance) else {
+                continue;
+            };
+            for page in 0..PAGES + 30 {
+                let accessed = seen.faulted.contains(page) || seen.used.contains(page);
+                if !(accessed || seen.unused.contains(page) && pages.contains_key(&page)) {
+                    continue;
+                }
+                let (table, left) = match pages.get(&page) {
+                    None => (Table::Candidate, timeout),
+                    Some(_) if accessed => (Table::Target, timeout),
+                    Some(old) => (old.table, old.timeout - 1),
+                };
+                let mut history = pages.remove(&page).map_or(Vec::new(), |p| p.seen);
+                history.push(accessed);
+                let seen = history.split_off(history.len().saturating_sub(7));
+                if left > 0 {
+                    pages.insert(
+                        page,
+                        Page {
+                            table,
+                            timeout: left,
+                            seen,
+                        },
+                    );
+                }
+            }
+        }
+    }
+}
+
+struct Model {
+    machine: Machine,
+    now: Nanos,
+    apps: BTreeMap<AppId, ModelApp>,
+    /// What was observed and not yet collected.
+    observing: BTreeSet<(AppId, u64)>,
+    profiles: BTreeMap<AppId, Profile>,
+    /// Whether the bounds are wide enough for the naive model, which has none.
+    is_exact: bool,
+}
+
+impl Model {
+    fn new(params: Params, is_exact: bool) -> Self {
+        params.check().expect("the parameters are in range");
+        Self {
+            machine: Machine::new(params, Mode::Full),
+            now: 0,
+            apps: BTreeMap::new(),
+            observing: BTreeSet::new(),
+            profiles: BTreeMap::new(),
+            is_exact,
+        }
+    }
+
+    fn run(&mut self, step: Step) {
+        let event = self.event(step);
+        let switching = |m: &Self| -> Vec<AppId> {
+            m.apps
+                .keys()
+                .filter(|app| m.machine.is_switching(app))
+                .cloned()
+                .collect()
+        };
+        let switching_before = switching(self);
+        let actions = self.machine.step(self.now, event.clone());
+        self.check_actions(&actions);
+        self.follow(&event, &actions);
+        // Only the events that may end a switch do.
+        if !matches!(
+            event,
+            Event::Begin { .. } | Event::End { .. } | Event::Tick | Event::Untracked { .. }
+        ) {
+            assert_eq!(switching(self), switching_before, "{event:?}");
+        }
+        self.check_state();
+    }
+
+    fn event(&mut self, step: Step) -> Event {
+        match step {
+            Step::Track { app, keeps_profile } => {
+                let profile = self.profiles.get(&id(app)).filter(|_| keeps_profile);
+                Event::Tracked {
+                    app: id(app),
+                    profile: Box::new(profile.cloned().unwrap_or_default()),
+                }
+            }
+            Step::Untrack { app } => Event::Untracked { app: id(app) },
+            Step::Start { app, instance } => Event::InstanceStarted {
+                app: id(app),
+                instance,
+            },
+            Step::Exit { app, instance } => Event::InstanceEnded {
+                app: id(app),
+                instance,
+            },
+            Step::Begin { app, source } => Event::Begin {
+                app: id(app),
+                source,
+            },
+            Step::End { app } => Event::End { app: id(app) },
+            Step::Faults { app, ago_ms } => {
+                let last_at = self.now.saturating_sub(ago_ms * NANOS_PER_MS);
+                Event::DemandFaults {
+                    app: id(app),
+                    last_at,
+                }
+            }
+            Step::Tick { after_ms } => {
+                self.now += after_ms * NANOS_PER_MS;
+                Event::Tick
+            }
+            Step::Deadline => {
+                self.now = self.machine.deadline().unwrap_or(self.now).max(self.now);
+                Event::Tick
+            }
+            Step::Observed {
+                app,
+                behind,
+                is_faithful,
+                mut seen,
+            } => {
+                let awaited = self.apps.get(&id(app)).and_then(|a| a.collecting.as_ref());
+                if let (Some((_, plan)), true) = (awaited, is_faithful) {
+                    for (instance, targets) in &plan.anon {
+                        let seen = seen.anon.entry(*instance).or_default();
+                        seen.fetched = targets.all();
+                    }
+                }
+                let switch = awaited.map_or(1, |(number, _)| *number);
+                Event::Observed {
+                    app: id(app),
+                    switch: switch.wrapping_sub(behind),
+                    observation: seen,
+                }
+            }
+            Step::FileChanged { app, file } => Event::FileChanged { app: id(app), file },
+            Step::SetMode(mode) => Event::SetMode(mode),
+            Step::Pressure(under_pressure) => Event::Pressure { under_pressure },
+        }
+    }
+
+    /// Every switch is observed once and collected once, and the mode is kept.
+    fn check_actions(&mut self, actions: &[Action]) {
+        let mode = self.machine.mode();
+        for action in actions {
+            match action {
+                Action::Observe { app, switch } => {
+                    assert_ne!(mode, Mode::Off);
+                    assert!(
+                        self.observing.insert((app.clone(), *switch)),
+                        "observed twice"
+                    );
+                }
+                Action::Fetch {
+                    mode: fetched,
+                    plan,
+                    app,
+                    ..
+                } => {
+                    assert_eq!(*fetched, mode);
+                    assert!(mode.fetches_anon() || mode.fetches_files());
+                    let model = self.machine.app(app).expect("it is tracked");
+                    assert_eq!(plan, model.plan());
+                }
+                Action::Collect { app, switch, .. } => {
+                    assert!(
+                        self.observing.remove(&(app.clone(), *switch)),
+                        "collected twice"
+                    );
+                }
+                Action::Cool { .. } | Action::Store { .. } => {}
+            }
+        }
+    }
+
+    /// Updates the naive model by the event, and checks that the machine took it as the model does.
+    fn follow(&mut self, event: &Event, actions: &[Action]) {
+        let timeout = self.machine.params().anon.timeout_switches;
+        for action in actions {
+            match action {
+                Action::Observe { app, switch } => {
+                    let model = self
+                        .apps
+                        .get_mut(app)
+                        .expect("only what is tracked is observed");
+                    assert_eq!(*switch, model.next);
+                    model.next += 1;
+                    model.switching = Some(*switch);
+                    model.superseded |= model.collecting.is_some();
+                }
+                Action::Collect {
+                    app,
+                    switch,
+                    plan,
+                    known,
+                } => {
+                    let model = self.apps.get_mut(app).expect("it was tracked");
+                    assert!(known.anon.keys().eq(model.pages.keys()));
+                    if self.is_exact {
+                        for (instance, pages) in &model.pages {
+                            let known = known.anon[instance].iter_pages();
+                            assert!(known.eq(pages.keys().copied()));
+                        }
+                    }
+                    assert_eq!(model.switching.take(), Some(*switch));
+                    let collecting = (*switch, Arc::clone(plan));
+                    (model.collecting, model.superseded) = (Some(collecting), false);
+                }
+                _ => {}
+            }
+        }
+        match event {
+            Event::Tracked { app, profile } => {
+                let next = profile.switches + 1;
+                self.apps.entry(app.clone()).or_insert_with(|| ModelApp {
+                    next,
+                    ..ModelApp::default()
+                });
+            }
+            Event::Untracked { app } => {
+                self.apps.remove(app);
+                assert!(!self.observing.iter().any(|(observed, _)| observed == app));
+            }
+            Event::InstanceStarted { app, instance } => {
+                if let Some(model) = self.apps.get_mut(app) {
+                    model
+                        .pages
+                        .retain(|known, _| known.pid != instance.pid || known == instance);
+                    model.pages.entry(*instance).or_default();
+                }
+            }
+            Event::InstanceEnded { app, instance } => {
+                if let Some(model) = self.apps.get_mut(app) {
+                    model.pages.remove(instance);
+                }
+            }
+            Event::Observed {
+                app,
+                switch,
+                observation,
+            } => {
+                let accepts = self.apps.get(app).is_some_and(|a| {
+                    a.collecting
+                        .as_ref()
+                        .is_some_and(|(number, _)| number == switch)
+                });
+                let store = Action::Store { app: app.clone() };
+                assert_eq!(actions.contains(&store), accepts);
+                assert!(accepts || actions.is_empty());
+                if accepts {
+                    self.accepted(app, observation, actions, timeout);
+                }
+            }
+            Event::FileChanged { app, file } => {
+                if let Some(model) = self.machine.app(app) {
+                    assert!(model.profile().files.iter().all(|(known, _)| known != file));
+                    assert!(model.plan().files.iter().all(|t| &t.file != file));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn accepted(&mut self, app: &AppId, seen: &Observation, actions: &[Action], timeout: u8) {
+        let model = self.apps.get_mut(app).expect("it is tracked");
+        let superseded = model.superseded;
+        (model.collecting, model.superseded) = (None, false);
+        model.accepted += 1;
+        let record = self.machine.records(app).last().expect("it was recorded");
+        let void = if superseded {
+            Some(Void::Superseded)
+        } else {
+            seen.void
+        };
+        assert_eq!(record.void, void);
+        if void.is_none() {
+            model.learn(seen, timeout);
+        }
+        for action in actions {
+            if let Action::Cool { instance, pages } = action {
+                assert!(
+                    model.pages.contains_key(instance),
+                    "only the living are cooled"
+                );
+                let seen = &seen.anon[instance];
+                eprintln!("COOL {}", pages.pages());
+                assert!(pages.difference(&seen.fetched).is_empty());
+                assert!(pages.intersection(&seen.accessed()).is_empty());
+            }
+        }
+        let known = self.machine.app(app).expect("it is tracked").profile();
+        self.profiles.insert(app.clone(), known.clone());
+    }
+
+    fn check_state(&self) {
+        let machine = &self.machine;
+        assert!(machine.apps().map(|(app, _)| app).eq(self.apps.keys()));
+        let switching = self.apps.keys().any(|app| machine.is_switching(app));
+        assert_eq!(machine.deadline().is_some(), switching);
+        let latest = self.now + machine.params().switch.cap_ms * NANOS_PER_MS;
+        assert!(machine.deadline().is_none_or(|deadline| deadline <= latest));
+        for (app, model) in &self.apps {
+            assert_eq!(machine.is_switching(app), model.switching.is_some());
+            let records: Vec<_> = machine.records(app).collect();
+            assert_eq!(records.len() as u64, model.accepted.min(RECORDS_MAX as u64));
+            assert!(
+                records
+                    .windows(2)
+                    .all(|pair| pair[0].number < pair[1].number)
+            );
+            let known = machine.app(app).expect("it is tracked");
+            check_app(known, machine.params());
+            assert!(
+                known
+                    .instances()
+                    .map(|(instance, _)| instance)
+                    .eq(model.pages.keys())
+            );
+            if self.is_exact {
+                check_pages(known, model);
+            }
+        }
+    }
+
+    /// Lets all time pass: every switch ends.
+    fn finish(&mut self) {
+        self.run(Step::Tick { after_ms: 100_000 });
+        assert!(
+            self.observing.is_empty(),
+            "never collected: {:?}",
+            self.observing
+        );
+        assert_eq!(self.machine.deadline(), None);
+    }
+}
+
+fn check_set(set: &ExtentSet) {
+    assert!(set.extents().iter().all(|e| !e.is_empty()));
+    assert!(
+        set.extents()
+            .windows(2)
+            .all(|pair| pair[0].end() < pair[1].start)
+    );
+}
+
+fn check_app(app: &AppModel, params: &Params) {
+    let in_order = |runs: &[Extent]| runs.windows(2).all(|pair| pair[0].end() <= pair[1].start);
+    assert!(app.instances().count() <= INSTANCES_MAX);
+    let mut anon_runs = 0;
+    for (_, table) in app.instances() {
+        anon_runs += table.map().runs();
+        let (runs, states): (Vec<_>, Vec<_>) = table.map().iter().unzip();
+        assert!(in_order(&runs));
+        for state in states {
+            assert!((1..=params.anon.timeout_switches).contains(&state.timeout));
+            assert!(1 << state.observe_log2 <= u32::from(params.anon.observe_interval_max));
+            assert!(!state.history.is_empty());
+        }
+    }
+    assert!(anon_runs <= params.anon.runs_max);
+    let profile = app.profile();
+    assert!(profile.is_valid());
+    assert!(profile.files.len() <= params.file.files_max);
+    assert!(profile.files.runs() <= params.file.runs_max);
+    let mut paths = BTreeSet::new();
+    for (file, map) in profile.files.iter() {
+        assert!(paths.insert(&file.path), "two versions of {}", file.path);
+        let (runs, states): (Vec<_>, Vec<_>) = map.iter().unzip();
+        assert!(in_order(&runs) && !runs.is_empty());
+        let timeouts = 1..=params.file.timeout_switches;
+        assert!(states.iter().all(|state| timeouts.contains(&state.timeout)));
+    }
+    let plan = app.plan();
+    for (instance, targets) in &plan.anon {
+        let table = app.instances().find(|(known, _)| *known == instance);
+        let (_, table) = table.expect("only the living are planned for");
+        check_set(&targets.map);
+        check_set(&targets.watch);
+        assert!(targets.map.intersection(&targets.watch).is_empty());
+        assert!(
+            targets
+                .all()
+                .iter_pages()
+                .all(|page| table.map().get(page).is_some())
+        );
+    }
+    for targets in &plan.files {
+        check_set(&targets.wanted);
+        check_set(&targets.read);
+        assert!(targets.wanted.difference(&targets.read).is_empty());
+        assert_eq!(
+            targets.read.pages() - targets.wanted.pages(),
+            targets.gap_pages
+        );
+        assert!(profile.files.iter().any(|(file, _)| *file == targets.file));
+    }
+}
+
+fn check_pages(app: &AppModel, model: &ModelApp) {
+    for (instance, table) in app.instances() {
+        let pages = &model.pages[instance];
+        assert_eq!(table.map().pages(), pages.len() as u64);
+        for (&page, expected) in pages {
+            let state = table.map().get(page).expect("the model holds it");
+            assert_eq!(
+                (state.table, state.timeout),
+                (expected.table, expected.timeout)
+            );
+            assert_eq!(state.history.len() as usize, expected.seen.len());
+            let used = expected.seen.iter().filter(|&&used| used).count();
+            assert_eq!(state.history.used() as usize, used);
+            let misses = expected
+                .seen
+                .iter()
+                .rev()
+                .take_while(|&&used| !used)
+                .count();
+            assert_eq!(state.history.misses() as usize, misses);
+        }
+    }
+}
+
+fn params() -> impl Strategy<Value = (Params, bool)> {
+    (any::<[bool; 3]>(), 1..7u8, 0..6u32, 2..12u8, 0..400u64).prop_map(
+        |([is_exact, paper, offline], timeout, interval_log2, profile_switches, waste)| {
+            let mut params = Params::default();
+            if !is_exact {
+                (
+                    params.anon.runs_max,
+                    params.file.runs_max,
+                    params.file.files_max,
+                ) = (64, 64, 3);
+            }
+            params.anon.timeout_switches = timeout;
+            params.anon.observe_interval_max = 1 << interval_log2;
+            params.file.profile_switches = profile_switches;
+            params.file.profile_accesses_min = profile_switches - 1;
+            params.file.timeout_switches = timeout + 1;
+            params.budget.waste_pages_max = waste;
+            if paper {
+                params.anon.rule = AnonRule::Paper;
+            }
+            if offline {
+                params.file.file_candidates = FileCandidates::Offline;
+            }
+            (params, is_exact)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_machine_keeps_its_invariants(
+        (params, is_exact) in params(),
+        steps in prop::collection::vec(steps(), 1..150),
+    ) {
+        let mut model = Model::new(params, is_exact);
+        for app in 0..APPS {
+            model.run(Step::Track { app, keeps_profile: false });
+        }
+        for step in steps {
+            model.run(step);
+        }
+        model.finish();
+    }
+}
+
+/// The random events reach what they are meant to reach: learning, planning, cooling.
+#[test]
+fn a_long_life_fetches_learns_and_cools() {
+    let mut model = Model::new(Params::default(), true);
+    let instance = Instance {
+        pid: 1,
+        start_ticks: 0,
+        exec: 0,
+    };
+    model.run(Step::Track {
+        app: 0,
+        keeps_profile: false,
+    });
+    model.run(Step::Start { app: 0, instance });
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    for _ in 0..RECORDS_MAX + 10 {
+        model.run(Step::Begin {
+            app: 0,
+            source: Source::Focus,
+        });
+        let app = model.machine.app(&id(0)).expect("it is tracked");
+        let planned = app
+            .plan()
+            .anon
+            .first()
+            .map(|(_, t)| t.clone())
+            .unwrap_or_default();
+        let seen = AnonObservation {
+            faulted: all.difference(&planned.all()),
+            used: planned.watch.clone(),
+            fetched: planned.all(),
+            ..AnonObservation::default()
+        };
+        model.run(Step::Deadline);
+        let seen = Observation {
+            anon: [(instance, seen)].into(),
+            ..Observation::default()
+        };
+        model.run(Step::Observed {
+            app: 0,
+            behind: 0,
+            is_faithful: true,
+            seen: Box::new(seen),
+        });
+        model.run(Step::Tick { after_ms: 1_000 });
+    }
+    let app = model.machine.app(&id(0)).expect("it is tracked");
+    assert_eq!(app.plan().anon_pages(), 128);
+    model.run(Step::Exit { app: 0, instance });
+    let app = model.machine.app(&id(0)).expect("it is tracked");
+    assert_eq!(app.plan().anon_pages(), 0);
+}

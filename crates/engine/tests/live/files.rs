@@ -1,0 +1,155 @@
+//! File pages, from the access to the prepaged page.
+
+use crate::rig::{Rig, params};
+use prepage_core::params::FileCandidates;
+use prepage_engine::EngineParams;
+use prepage_kernel::cachestat::cachestat;
+use prepage_kernel::page::page_size;
+use prepage_kernel::readahead::fadvise_dontneed;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+const FILE_PAGES: u64 = 2048;
+
+fn drop_cache(path: &Path) {
+    let file = File::open(path).expect("open");
+    eventually("the file is out of the cache", || {
+        fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
+        cached(path, 0, FILE_PAGES) == 0
+    });
+}
+
+fn cached(path: &Path, first: u64, count: u64) -> u64 {
+    let file = File::open(path).expect("open");
+    let (offset, len) = (first * page_size(), count * page_size());
+    cachestat(file.as_fd(), offset, len)
+        .expect("these tests need cachestat (6.5)")
+        .cached
+}
+
+#[test]
+fn extents_read_by_system_call_are_cached_before_they_are_read() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("read", FILE_PAGES);
+    let mut child = Child::spawn(1);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    for _ in 0..3 {
+        drop_cache(&path);
+        // The file is opened, read and closed within the switch.
+        let record = rig.switch(|| child.tell_file("readfile", &path, 1000, 64));
+        assert_eq!(record.void, None, "{record:?}");
+        assert_eq!(record.unresolved, 0, "{record:?}");
+    }
+    drop_cache(&path);
+    rig.begin();
+    eventually("the extent is fetched", || cached(&path, 1000, 64) == 64);
+    let far = cached(&path, 1100, 900);
+    assert_eq!(far, 0, "pages came in that nobody wanted");
+    child.tell_file("readfile", &path, 1000, 64);
+    let record = rig.end();
+    assert!(record.file.fetched >= 64, "{record:?}");
+    assert_eq!(record.file.used, record.file.fetched, "{record:?}");
+    assert_eq!(record.file.demanded, 0, "{record:?}");
+}
+
+#[test]
+fn a_file_that_was_replaced_or_truncated_is_forgotten() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("changing", FILE_PAGES);
+    let mut child = Child::spawn(1);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    for _ in 0..2 {
+        rig.switch(|| child.tell_file("mapfile", &path, 100, 16));
+    }
+    let knows = |rig: &Rig| {
+        let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
+        plan.files.iter().any(|t| Path::new(&*t.file.path) == path)
+    };
+    assert!(knows(&rig));
+    std::fs::remove_file(&path).expect("remove");
+    directory.file("changing", 50);
+    rig.switch(|| {});
+    assert!(!knows(&rig), "a replaced file is still planned");
+
+    let path = directory.file("truncated", FILE_PAGES);
+    for _ in 0..2 {
+        rig.switch(|| child.tell_file("readfile", &path, 500, 16));
+        child.tell_file("mapfile", &path, 0, 1);
+    }
+    let file = File::options().write(true).open(&path).expect("open");
+    file.set_len(10 * page_size()).expect("truncate");
+    rig.switch(|| {});
+    assert!(!knows(&rig));
+}
+
+#[test]
+fn a_file_replaced_by_a_fifo_or_a_link_loop_harms_nothing() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("special", 64);
+    let mut child = Child::spawn(1);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    for _ in 0..2 {
+        rig.switch(|| child.tell_file("mapfile", &path, 0, 16));
+    }
+    std::fs::remove_file(&path).expect("remove");
+    let fifo = rustix::fs::CWD;
+    rustix::fs::mknodat(fifo, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("mkfifo");
+    let record = rig.switch(|| {});
+    assert_eq!(record.file.fetched, 0, "{record:?}");
+    std::fs::remove_file(&path).expect("remove");
+    std::os::unix::fs::symlink(&path, &path).expect("link");
+    rig.switch(|| {});
+}
+
+#[test]
+fn the_papers_profiling_needs_ten_switches() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("profiled", FILE_PAGES);
+    let mut child = Child::spawn(1);
+    let mut params = params();
+    params.file.file_candidates = FileCandidates::Offline;
+    let mut rig = Rig::new(&child, &EngineParams::default(), params);
+    let mut planned = Vec::new();
+    for _ in 0..12 {
+        let file = File::open(&path).expect("open");
+        fadvise_dontneed(file.as_fd(), 0, 1900 * page_size()).expect("fadvise");
+        rig.switch(|| child.tell_file("readfile", &path, 300, 32));
+        planned.push(
+            rig.machine
+                .app(&rig.app)
+                .expect("tracked")
+                .plan()
+                .file_pages()
+                > 0,
+        );
+    }
+    assert_eq!(
+        planned,
+        [
+            false, false, false, false, false, false, false, false, false, true, true, true
+        ]
+    );
+}
+
+#[test]
+fn use_is_told_from_mappings_where_the_kernel_reports_no_access() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("mapped", FILE_PAGES);
+    let mut child = Child::spawn(1);
+    let mut engine = EngineParams::default();
+    engine.observe.access_events = false;
+    let mut rig = Rig::new(&child, &engine, params());
+    drop_cache(&path);
+    let record = rig.switch(|| child.tell_file("mapfile", &path, 64, 16));
+    assert!(record.file.demanded >= 1, "{record:?}");
+    let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
+    let planned = plan.files.iter().find(|t| Path::new(&*t.file.path) == path);
+    let planned = planned.expect("the mapped file is planned");
+    assert!(
+        (64..80).all(|page| planned.wanted.contains(page)),
+        "{planned:?}"
+    );
+}

@@ -1,0 +1,162 @@
+//! The profile store: killed, damaged, shared, imported.
+
+use prepage_core::app::Profile;
+use prepage_core::identity::{AppId, AppKind};
+use prepage_engine::Error;
+use prepage_engine::store::{Store, TrackedBy, decode};
+use prepage_kernel::testing::machine::Directory;
+
+fn app(name: &str) -> AppId {
+    AppId {
+        kind: AppKind::Executable,
+        name: name.into(),
+        owner: 1000,
+    }
+}
+
+fn profile(switches: u64) -> Profile {
+    Profile {
+        switches,
+        ..Profile::default()
+    }
+}
+
+#[test]
+fn what_was_saved_is_there_when_it_is_opened_again() {
+    let directory = Directory::new();
+    {
+        let (mut store, warnings) = Store::open(&directory.0).expect("open");
+        assert!(warnings.is_empty());
+        store.save(&app("/usr/bin/a"), &profile(3));
+        store.set_tracked(&app("/usr/bin/a"), Some(TrackedBy::Name));
+        store.save(&app("/usr/bin/b"), &profile(5));
+        store.save(&app("/usr/bin/c"), &profile(1));
+        assert!(store.forget(&app("/usr/bin/c")));
+    }
+    let (store, warnings) = Store::open(&directory.0).expect("open again");
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(store.list().len(), 2);
+    let a = store.load(&app("/usr/bin/a")).expect("kept");
+    assert_eq!(
+        (a.profile.switches, a.tracked.clone()),
+        (3, Some(TrackedBy::Name))
+    );
+}
+
+#[test]
+fn a_second_service_is_told_that_the_store_is_in_use() {
+    let directory = Directory::new();
+    let _first = Store::open(&directory.0).expect("open");
+    let error = Store::open(&directory.0).expect_err("it is open");
+    assert!(matches!(error, Error::StoreLocked { .. }));
+    assert!(
+        error.to_string().contains("in use by another prepaged"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_the_rest_is_there() {
+    let directory = Directory::new();
+    {
+        let (mut store, _) = Store::open(&directory.0).expect("open");
+        store.save(&app("a"), &profile(1));
+        store.save(&app("b"), &profile(2));
+        store.flush();
+    }
+    let files = std::fs::read_dir(&directory.0).expect("list").flatten();
+    let file = files
+        .map(|f| f.path())
+        .find(|p| p.extension().is_some_and(|e| e == "profile"));
+    let file = file.expect("a profile");
+    let mut bytes = std::fs::read(&file).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&file, bytes).expect("damage it");
+    std::fs::write(directory.path("half.new"), b"cut off").expect("write");
+    let (store, warnings) = Store::open(&directory.0).expect("open again");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("checksum"), "{warnings:?}");
+    assert_eq!(store.list().len(), 1);
+    assert!(file.with_extension("damaged").exists());
+    assert!(!directory.path("half.new").exists());
+}
+
+#[test]
+fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
+    let directory = Directory::new();
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    store.save(&app("a"), &profile(1));
+    let whole = store.export(&app("a")).expect("export");
+    assert_eq!(decode(&whole).expect("whole").app, app("a"));
+    for cut in 0..whole.len().min(200) {
+        assert!(decode(&whole[..cut]).is_err(), "cut at {cut}");
+    }
+    for position in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[position] ^= 1 << (position % 8);
+        assert!(decode(&damaged).is_err(), "flipped at {position}");
+    }
+    // Damage that the checksum does not show: a forged one.
+    let mut seed = 1u64;
+    for _ in 0..20_000 {
+        let mut forged = whole.clone();
+        for _ in 0..3 {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let position = 12 + (seed >> 33) as usize % (forged.len() - 12);
+            forged[position] = (seed >> 20) as u8;
+        }
+        let crc = crc32fast::hash(&forged[12..]);
+        forged[8..12].copy_from_slice(&crc.to_le_bytes());
+        if let Ok(stored) = decode(&forged) {
+            assert!(stored.profile.is_valid());
+        }
+    }
+    let error = store
+        .import(b"PREPAGE\x07whatever")
+        .expect_err("another version");
+    assert!(error.to_string().contains("format 7"), "{error}");
+    assert_eq!(store.list().len(), 1);
+}
+
+#[test]
+fn a_store_that_was_killed_opens_with_the_last_complete_state() {
+    let directory = Directory::new();
+    if std::env::var_os("PREPAGE_TEST_STORE").is_some() {
+        write_until_killed();
+    }
+    let mut last = 0;
+    for round in 1..=5 {
+        let mut writer = std::process::Command::new(std::env::current_exe().expect("own path"))
+            .args([
+                "store::a_store_that_was_killed_opens_with_the_last_complete_state",
+                "--exact",
+            ])
+            .env("PREPAGE_TEST_STORE", &directory.0)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("run the test binary again");
+        prepage_kernel::sched::sleep_us(40_000 + round * 7_000);
+        writer.kill().expect("kill");
+        writer.wait().expect("reap");
+        let (store, warnings) = Store::open(&directory.0).expect("open after a kill");
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let switches = store.load(&app("a")).map_or(0, |s| s.profile.switches);
+        assert!(switches >= last, "went back from {last} to {switches}");
+        last = switches;
+    }
+    assert!(last > 0, "nothing was ever kept");
+}
+
+fn write_until_killed() -> ! {
+    let directory = std::env::var_os("PREPAGE_TEST_STORE").expect("asked");
+    let (mut store, _) = Store::open(directory.as_ref()).expect("open");
+    let mut switches = store.load(&app("a")).map_or(0, |s| s.profile.switches);
+    loop {
+        switches += 1;
+        store.save(&app("a"), &profile(switches));
+        store.flush();
+    }
+}

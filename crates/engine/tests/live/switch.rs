@@ -1,0 +1,158 @@
+//! Anonymous pages, from the demand fault to the prepaged page.
+
+use crate::rig::{Rig, params, settle};
+use prepage_core::params::{AnonRule, Mode};
+use prepage_engine::EngineParams;
+use prepage_kernel::process;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::Machine;
+
+const PAGES: u64 = 1024;
+
+fn demand_faults(child: &Child) -> u64 {
+    process::stat(child.pid()).expect("stat").major_faults
+}
+
+#[test]
+fn pages_that_recur_are_there_before_they_are_touched() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let footprint: Vec<u64> = (0..PAGES).filter(|i| i % 8 < 5).collect();
+    for round in 0..3 {
+        child.swap_out();
+        let record = rig.switch(|| child.tell_pages("read", footprint.clone()));
+        assert_eq!(record.void, None, "round {round}: {record:?}");
+    }
+    child.swap_out();
+    let before = demand_faults(&child);
+    rig.begin();
+    settle(&child);
+    let entries = child.entries();
+    child.tell_pages("read", footprint.clone());
+    let record = rig.end();
+    let faults = demand_faults(&child) - before;
+    assert!(
+        faults < footprint.len() as u64 / 20,
+        "{faults} demand faults left: {record:?}"
+    );
+    assert!(
+        record.anon.fetched >= footprint.len() as u64 * 9 / 10,
+        "{record:?}"
+    );
+    let unwanted = (0..PAGES).filter(|i| !footprint.contains(i) && entries[*i as usize].present());
+    assert!(unwanted.count() < 8, "pages came in that nobody wanted");
+}
+
+#[test]
+fn what_is_watched_tells_use_from_disuse_exactly() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut params = params();
+    // Every page is watched in every switch.
+    params.anon.observe_interval_max = 1;
+    let mut rig = Rig::new(&child, &EngineParams::default(), params);
+    for _ in 0..2 {
+        child.swap_out();
+        rig.switch(|| child.tell_pages("write", 0..PAGES / 2));
+    }
+    child.swap_out();
+    rig.begin();
+    settle(&child);
+    child.tell_pages("read", 0..PAGES / 4);
+    let record = rig.end();
+    assert_eq!(record.anon.fetched, PAGES / 2, "{record:?}");
+    assert_eq!(
+        (record.anon.used, record.anon.unused),
+        (PAGES / 4, PAGES / 4),
+        "{record:?}"
+    );
+    assert_eq!(record.anon.unknown, 0);
+    assert_eq!(record.anon.demanded, 0);
+}
+
+#[test]
+fn the_papers_rule_needs_two_switches_to_promote_and_five_to_evict() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(64);
+    let mut params = params();
+    params.anon.rule = AnonRule::Paper;
+    params.anon.observe_interval_max = 1;
+    let mut rig = Rig::new(&child, &EngineParams::default(), params);
+    let mut fetched = Vec::new();
+    for round in 0..9 {
+        child.swap_out();
+        rig.begin();
+        settle(&child);
+        if round < 2 {
+            child.tell_pages("read", 0..64);
+        }
+        fetched.push(rig.end().anon.fetched);
+    }
+    assert_eq!(fetched, [0, 0, 64, 64, 64, 64, 64, 0, 0]);
+}
+
+#[test]
+fn a_held_out_switch_gives_precision_and_recall_against_the_baseline() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    for _ in 0..3 {
+        child.swap_out();
+        rig.switch(|| child.tell_pages("read", 0..400));
+    }
+    rig.set_mode(Mode::Observe);
+    child.swap_out();
+    let record = rig.switch(|| child.tell_pages("read", 200..600));
+    assert_eq!(record.anon.fetched, 0);
+    assert_eq!(record.anon.demanded, 400, "{record:?}");
+    assert_eq!(
+        (
+            record.anon.holdout_recall.hits,
+            record.anon.holdout_recall.of
+        ),
+        (200, 400)
+    );
+    let precision = record.anon.holdout_precision;
+    assert_eq!((precision.hits, precision.of), (200, 400), "{record:?}");
+}
+
+#[test]
+fn an_observation_during_which_the_group_was_reclaimed_is_void() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut params = params();
+    params.anon.observe_interval_max = 128;
+    let mut rig = Rig::new(&child, &EngineParams::default(), params);
+    for _ in 0..10 {
+        child.swap_out();
+        rig.switch(|| child.tell_pages("read", 0..PAGES));
+    }
+    child.swap_out();
+    rig.begin();
+    settle(&child);
+    child.swap_out();
+    let record = rig.end();
+    assert_eq!(
+        record.void,
+        Some(prepage_core::outcome::Void::Reclaimed),
+        "{record:?}"
+    );
+}
+
+#[test]
+fn a_mode_that_observes_fetches_nothing() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(64);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    for _ in 0..3 {
+        child.swap_out();
+        rig.switch(|| child.tell_pages("read", 0..64));
+    }
+    rig.set_mode(Mode::Observe);
+    child.swap_out();
+    rig.begin();
+    settle(&child);
+    assert!(child.entries().iter().all(|entry| entry.swapped()));
+    rig.end();
+}
