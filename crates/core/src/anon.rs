@@ -167,6 +167,18 @@ impl AnonTable {
         self.map.update(&evicted.collect(), |_, _| None);
     }
 
+    /// Number of these pages, each counted as often as its observation interval is long: for how many it stands
+    /// where it was watched by turns.
+    pub fn weighted_pages(&self, pages: &ExtentSet) -> u64 {
+        let longest = self.map.iter().map(|(_, state)| state.observe_log2).max();
+        (0..=longest.unwrap_or(0))
+            .map(|log2| {
+                let of_interval = self.map.pages_where(|state| state.observe_log2 == log2);
+                of_interval.intersection(pages).pages() << log2
+            })
+            .sum()
+    }
+
     /// The pages to fetch in switch number `switch` whose probability of use is at least `confidence` (by the
     /// paper's rule: the target table).
     pub fn targets(

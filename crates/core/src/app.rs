@@ -247,8 +247,10 @@ impl AppModel {
     }
 }
 
-/// What a switch under `plan` did to anonymous pages.
-pub fn anon_outcome(plan: &Plan, seen: &Observation, held_out: bool) -> Outcome {
+/// What a switch under `plan` did to anonymous pages. `model` is as it was when the plan was made: each watched page
+/// stands for as many as its observation interval says, so that pages in doubt, which are watched more often, do not
+/// weigh more in the precision.
+pub fn anon_outcome(model: &AppModel, plan: &Plan, seen: &Observation, held_out: bool) -> Outcome {
     let mut outcome = Outcome {
         planned: plan.anon_pages(),
         ..Outcome::default()
@@ -267,6 +269,11 @@ pub fn anon_outcome(plan: &Plan, seen: &Observation, held_out: bool) -> Outcome 
             fetched: &seen.fetched,
             held_out,
         });
+        if let (false, Some(table)) = (held_out, model.anon.get(instance)) {
+            let used = table.weighted_pages(&seen.used);
+            let unused = table.weighted_pages(&seen.unused.intersection(&seen.fetched));
+            outcome.precision.add(used, used + unused);
+        }
     }
     outcome
 }
@@ -298,6 +305,8 @@ pub fn file_outcome(plan: &Plan, seen: &Observation, held_out: bool) -> Outcome 
             held_out,
         });
     }
+    let known = outcome.used + outcome.unused;
+    outcome.precision.add(outcome.used, known);
     outcome
 }
 
@@ -333,8 +342,6 @@ impl Outcome {
         } else {
             self.late += late;
             self.missed += sets.demanded.pages() - late;
-            self.precision
-                .add(used.pages(), used.pages() + unused.pages());
         }
     }
 }

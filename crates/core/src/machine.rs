@@ -69,6 +69,8 @@ pub enum Event {
     DemandFaults {
         /// The application.
         app: AppId,
+        /// Number since the last such event.
+        count: u64,
         /// Time of the last of them.
         last_at: Nanos,
     },
@@ -174,6 +176,7 @@ struct Tracked {
     switching: Option<Switching>,
     collecting: Option<Collecting>,
     last_begin: Option<Nanos>,
+    last_end: Option<Nanos>,
     records: VecDeque<SwitchRecord>,
 }
 
@@ -254,9 +257,10 @@ impl Machine {
             }
             Event::Begin { app, source } => self.begin(now, &app, source),
             Event::End { app } => self.end(now, &app, EndCause::Explicit),
-            Event::DemandFaults { app, last_at } => {
+            Event::DemandFaults { app, count, last_at } => {
                 let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
-                if let Some(switching) = switching {
+                let quiet = count < self.params.switch.quiet_faults;
+                if let (Some(switching), false) = (switching, quiet) {
                     switching.last_fault = switching.last_fault.max(last_at);
                 }
                 Vec::new()
@@ -312,13 +316,16 @@ impl Machine {
     }
 
     fn begin(&mut self, now: Nanos, app: &AppId, source: Source) -> Vec<Action> {
-        let repeat = self.params.switch.repeat_ms.saturating_mul(NANOS_PER_MS);
         let Some(tracked) = self.apps.get_mut(app) else {
             return Vec::new();
         };
-        let repeats = tracked
-            .last_begin
-            .is_some_and(|last| now < last.saturating_add(repeat));
+        let within = |last: Option<Nanos>, ms: u64| {
+            let pause = ms.saturating_mul(NANOS_PER_MS);
+            last.is_some_and(|last| now < last.saturating_add(pause))
+        };
+        let params = &self.params.switch;
+        let repeats = within(tracked.last_begin, params.repeat_ms)
+            || source == Source::Onset && within(tracked.last_end, params.onset_pause_ms);
         let superfluous = tracked.switching.is_some() && source != Source::Explicit;
         if self.mode == Mode::Off || repeats || superfluous {
             return Vec::new();
@@ -366,6 +373,7 @@ impl Machine {
             return Vec::new();
         };
         let collect = switching.collect(app, tracked.model.known());
+        tracked.last_end = Some(now);
         tracked.collecting = Some(Collecting {
             switching,
             ended: now,
@@ -401,7 +409,7 @@ impl Machine {
             seen.void = Some(Void::Superseded);
         }
         let Switching { plan, mode, .. } = &collecting.switching;
-        let record = record_of(&collecting, &seen);
+        let record = record_of(&tracked.model, &collecting, &seen);
         if tracked.records.len() == RECORDS_MAX {
             tracked.records.pop_front();
         }
@@ -420,7 +428,7 @@ impl Machine {
     }
 }
 
-fn record_of(collecting: &Collecting, seen: &Observation) -> SwitchRecord {
+fn record_of(model: &AppModel, collecting: &Collecting, seen: &Observation) -> SwitchRecord {
     let Switching { plan, mode, .. } = &collecting.switching;
     SwitchRecord {
         number: collecting.switching.number,
@@ -432,7 +440,7 @@ fn record_of(collecting: &Collecting, seen: &Observation) -> SwitchRecord {
         events_lost: seen.events_lost,
         unresolved: seen.unresolved,
         confidence: plan.confidence,
-        anon: anon_outcome(plan, seen, !mode.fetches_anon()),
+        anon: anon_outcome(model, plan, seen, !mode.fetches_anon()),
         file: file_outcome(plan, seen, !mode.fetches_files()),
         timing: seen.timing,
     }

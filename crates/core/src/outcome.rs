@@ -41,8 +41,8 @@ pub struct Outcome {
     pub late: u64,
     /// Of these, pages that the plan did not hold.
     pub missed: u64,
-    /// Precision: used of fetched, among those whose use is known. Pages in doubt are observed more often than
-    /// sure ones, so this is a lower estimate; hold-outs give the true one.
+    /// Precision: used of fetched, estimated from the `used + unused` pages whose use is known. A page that was
+    /// watched by turns stands for as many as its turn is long.
     pub precision: Share,
     /// Hold-out, where nothing of this kind was fetched: planned pages that were accessed, of the planned pages
     /// whose use is known.

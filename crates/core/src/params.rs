@@ -78,7 +78,7 @@ impl Default for AnonParams {
         Self {
             rule: AnonRule::History,
             timeout_switches: 5,
-            observe_interval_max: 16,
+            observe_interval_max: 8,
             runs_max: 14_000,
         }
     }
@@ -127,6 +127,8 @@ impl Default for FileParams {
 pub struct SwitchParams {
     /// A switch ends when no demand fault was seen for this long, in milliseconds.
     pub quiet_ms: u64,
+    /// Fewer demand faults than this between two looks are quiet: applications never stop altogether.
+    pub quiet_faults: u64,
     /// A switch ends at the latest after this long, in milliseconds.
     pub cap_ms: u64,
     /// Demand faults within `onset_window_ms` that are taken as the beginning of a switch, where the application
@@ -134,6 +136,9 @@ pub struct SwitchParams {
     pub onset_faults: u32,
     /// Window of `onset_faults`, in milliseconds.
     pub onset_window_ms: u64,
+    /// For so long after a switch, in milliseconds, demand faults are no beginning of another: the application is in
+    /// use, or being reclaimed.
+    pub onset_pause_ms: u64,
     /// An application is largely swapped out where at least this share (0 to 1) of the plan's pages is.
     pub onset_swapped_share: f32,
     /// Least time between two switches of one application, in milliseconds: a signal within it is a repetition.
@@ -144,9 +149,11 @@ impl Default for SwitchParams {
     fn default() -> Self {
         Self {
             quiet_ms: 250,
+            quiet_faults: 32,
             cap_ms: 3_000,
-            onset_faults: 48,
+            onset_faults: 256,
             onset_window_ms: 100,
+            onset_pause_ms: 2_000,
             onset_swapped_share: 0.3,
             repeat_ms: 300,
         }
@@ -173,7 +180,7 @@ pub struct BudgetParams {
 impl Default for BudgetParams {
     fn default() -> Self {
         Self {
-            confidence: 0.5,
+            confidence: 0.6,
             confidence_pressure: 0.7,
             waste_pages_max: 16_384,
             cool_below: 0.9,

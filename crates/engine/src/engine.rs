@@ -41,6 +41,8 @@ pub struct Engine {
     switches: BTreeMap<AppId, Switch>,
     events: Vec<Event>,
     warnings: Vec<String>,
+    /// Looked up after a switch, for the next one.
+    swaps_to_disk: bool,
 }
 
 /// A switch under way.
@@ -84,6 +86,7 @@ impl Engine {
             switches: BTreeMap::new(),
             events: Vec::new(),
             warnings,
+            swaps_to_disk: swaps_to_disk(),
         })
     }
 
@@ -109,7 +112,7 @@ impl Engine {
 
     fn fetch(&mut self, now: Nanos, app: &AppId, plan: &Plan, mode: Mode) {
         let members = self.roster.members(app);
-        let job = Arc::new(Job::new(plan, mode, &members, swaps_to_disk(), now));
+        let job = Arc::new(Job::new(plan, mode, &members, self.swaps_to_disk, now));
         if !job.is_empty() {
             self.pool.run(&job);
         }
@@ -155,6 +158,7 @@ impl Engine {
             let _ = trace.disable();
         }
         self.refresh_due.retain(|due| *due != app);
+        self.swaps_to_disk = swaps_to_disk();
         let found = self.roster.refresh(&app);
         self.events.extend(found);
         let members = self.roster.members(&app);
@@ -198,7 +202,7 @@ fn swaps_to_disk() -> bool {
     let areas = swaps::areas().unwrap_or_default();
     areas
         .iter()
-        .any(|area| area.kind != SwapKind::Zram && area.used_kib > 0)
+        .any(|area| area.kind != SwapKind::Zram)
 }
 
 impl Executor for Engine {
