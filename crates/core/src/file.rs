@@ -12,7 +12,7 @@ use crate::run_map::RunMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is kept of a file page: 5 bytes.
+/// What is kept of a file page: 6 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
     /// Profiling switches in which it was accessed.
@@ -25,7 +25,12 @@ pub struct FileState {
     pub timeout: u8,
     /// Its place among the targets.
     pub standing: Standing,
+    /// When in a switch it is first accessed, on average: 0 first, [`RANKS`] - 1 last.
+    pub rank: u8,
 }
+
+/// Steps into which a switch's accesses are divided, by number.
+pub const RANKS: u8 = 64;
 
 /// Where a file page stands in the paper's Prepaging Target Table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +55,8 @@ pub struct FileObservation {
     pub unknown: ExtentSet,
     /// Pages that prepaging brought in.
     pub fetched: ExtentSet,
+    /// Accessed pages with their place in the order of first access, over all files: 0 to [`RANKS`] - 1.
+    pub order: Vec<(Extent, u8)>,
 }
 
 /// One file's pages to fetch.
@@ -61,6 +68,8 @@ pub struct FileTargets {
     pub wanted: ExtentSet,
     /// What is read: `wanted`, merged.
     pub read: ExtentSet,
+    /// The same in the order of first access: place and pages. Gap pages may be in it twice.
+    pub reads: Vec<(u8, Extent)>,
     /// Pages in `read` that nobody wants: the price of fewer reads.
     pub gap_pages: u64,
 }
@@ -221,6 +230,7 @@ impl FileTables {
                 && state.accesses <= state.trials
                 && state.trials <= self.profiled
                 && state.timeout > 0
+                && state.rank <= UNRANKED
         };
         self.profiled <= PROFILE_SWITCHES_MAX
             && self.files.values().all(|map| map.is_valid(is_valid))
@@ -249,18 +259,38 @@ impl FileTables {
                 });
                 let evicted = map.pages_where(|state| state.standing == Standing::Evicted);
                 let barred = evicted.difference(&wanted);
-                let (read, gap_pages) = wanted.merged(params.merge_gap_pages, &barred);
+                let reads = reads(map, &wanted, &barred, params.merge_gap_pages);
+                let read: ExtentSet = reads.iter().map(|&(_, extent)| extent).collect();
                 (!wanted.is_empty()).then(|| FileTargets {
                     file: file.clone(),
+                    gap_pages: read.pages() - wanted.pages(),
                     wanted,
                     read,
-                    gap_pages,
+                    reads,
                 })
             })
             .collect();
         targets.sort_by_key(|t| std::cmp::Reverse(t.wanted.pages()));
         targets
     }
+}
+
+/// The wanted pages in the order of first access; of one place in it by offset, merged.
+fn reads(
+    map: &RunMap<FileState>,
+    wanted: &ExtentSet,
+    barred: &ExtentSet,
+    gap_max: u64,
+) -> Vec<(u8, Extent)> {
+    let mut by_rank: BTreeMap<u8, ExtentSet> = BTreeMap::new();
+    for (extent, state) in map.iter().filter(|(e, _)| wanted.contains(e.start)) {
+        by_rank.entry(state.rank).or_default().push_back(extent);
+    }
+    let merged = |(rank, pages): (u8, ExtentSet)| {
+        let (merged, _) = pages.merged(gap_max, barred);
+        Vec::from(merged).into_iter().map(move |e| (rank, e))
+    };
+    by_rank.into_iter().flat_map(merged).collect()
 }
 
 /// One switch's update of the tables.
@@ -270,6 +300,27 @@ struct Step<'a> {
     /// Profiling switches done, this one included.
     profiled: u8,
     params: &'a FileParams,
+}
+
+/// The rank of a page whose place is not known: last.
+const UNRANKED: u8 = RANKS;
+
+/// Moves each page's rank a quarter of the way to where it was seen.
+fn rank(map: &mut RunMap<FileState>, order: &[(Extent, u8)]) {
+    let mut by_rank: BTreeMap<u8, Vec<Extent>> = BTreeMap::new();
+    for &(extent, rank) in order {
+        by_rank.entry(rank.min(UNRANKED)).or_default().push(extent);
+    }
+    for (seen, extents) in by_rank {
+        map.update(&ExtentSet::from(extents), |state, _| {
+            let state = state?;
+            let rank = match state.rank {
+                UNRANKED => seen,
+                known => ((u16::from(known) * 3 + u16::from(seen) + 2) / 4) as u8,
+            };
+            Some(FileState { rank, ..state })
+        });
+    }
 }
 
 impl Step<'_> {
@@ -286,6 +337,7 @@ impl Step<'_> {
             Some(self.accessed(state))
         });
         map.update(&seen.demanded, |state, _| state.map(|s| self.demanded(s)));
+        rank(map, &seen.order);
         let known = map.pages_where(|_| true);
         let unused = known.difference(&seen.accessed).difference(&seen.unknown);
         map.update(&unused, |state, pages| {
@@ -308,6 +360,7 @@ impl Step<'_> {
             history: History::EMPTY,
             timeout: self.params.timeout_switches,
             standing: Standing::Outside,
+            rank: UNRANKED,
         });
         FileState {
             accesses: state.accesses + profiling,
@@ -315,6 +368,7 @@ impl Step<'_> {
             history: state.history.with(true),
             timeout: self.params.timeout_switches,
             standing: state.standing,
+            rank: state.rank,
         }
     }
 

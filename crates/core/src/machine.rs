@@ -257,7 +257,11 @@ impl Machine {
             }
             Event::Begin { app, source } => self.begin(now, &app, source),
             Event::End { app } => self.end(now, &app, EndCause::Explicit),
-            Event::DemandFaults { app, count, last_at } => {
+            Event::DemandFaults {
+                app,
+                count,
+                last_at,
+            } => {
                 let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
                 let quiet = count < self.params.switch.quiet_faults;
                 if let (Some(switching), false) = (switching, quiet) {

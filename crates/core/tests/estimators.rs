@@ -151,15 +151,20 @@ fn file_id(name: u32, version: i64) -> FileId {
 }
 
 fn file_observation() -> impl Strategy<Value = FileObservation> {
-    (sets(), sets(), sets(), sets()).prop_map(|(accessed, demanded, unknown, fetched)| {
-        let demanded = demanded.intersection(&accessed);
-        FileObservation {
-            accessed,
-            demanded,
-            unknown,
-            fetched,
-        }
-    })
+    let ranks = prop::collection::vec(any::<u8>(), 8);
+    (sets(), sets(), sets(), sets(), ranks).prop_map(
+        |(accessed, demanded, unknown, fetched, ranks)| {
+            let demanded = demanded.intersection(&accessed);
+            let order = accessed.extents().iter().copied().zip(ranks).collect();
+            FileObservation {
+                accessed,
+                demanded,
+                unknown,
+                fetched,
+                order,
+            }
+        },
+    )
 }
 
 type FileSwitch = BTreeMap<FileId, FileObservation>;

@@ -118,6 +118,7 @@ fn observations() -> impl Strategy<Value = Box<Observation>> {
                 demanded,
                 unknown,
                 fetched,
+                order: Vec::new(),
             }
         });
     let void = prop::option::weighted(

@@ -200,9 +200,7 @@ impl Engine {
 /// Whether some swap area is a disk or a file: its reads are submitted before anything is mapped.
 fn swaps_to_disk() -> bool {
     let areas = swaps::areas().unwrap_or_default();
-    areas
-        .iter()
-        .any(|area| area.kind != SwapKind::Zram)
+    areas.iter().any(|area| area.kind != SwapKind::Zram)
 }
 
 impl Executor for Engine {

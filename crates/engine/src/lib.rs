@@ -16,4 +16,4 @@ pub mod store;
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use executor::{Executor, FaultBurst, Members};
-pub use params::{CorePolicy, EngineParams, FetchParams, ObserveParams, ThreadPolicy};
+pub use params::{CorePolicy, EngineParams, FetchParams, FileOrder, ObserveParams, ThreadPolicy};

@@ -34,6 +34,17 @@ pub enum CorePolicy {
     Iorap,
 }
 
+/// In which order file pages are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileOrder {
+    /// In the order in which the application first accesses them, over all files, with a bounded amount in flight: the
+    /// application's own reads are not stuck behind pages that it needs later.
+    Access,
+    /// File by file, large ones first, all at once: the paper's (ASAP section 5.2).
+    File,
+}
+
 /// How pages are fetched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -64,6 +75,10 @@ pub struct FetchParams {
     /// Most bytes that one readahead call asks for; it is lowered to what the device takes, since the kernel
     /// silently cuts a larger one.
     pub file_call_bytes: u64,
+    /// Order in which file pages are read. The paper: `file`.
+    pub file_order: FileOrder,
+    /// With `file_order = "access"`: most bytes in flight for one thread.
+    pub file_depth_bytes: u64,
     /// Distance, in pages, at which one page is read ahead of the rest where the file system maps files by
     /// indirect or direct node blocks. The paper: 512.
     pub metadata_stride_pages: u64,
@@ -88,6 +103,8 @@ impl Default for FetchParams {
             big_cores: Vec::new(),
             little_cores: Vec::new(),
             file_call_bytes: 1 << 20,
+            file_order: FileOrder::Access,
+            file_depth_bytes: 4 << 20,
             metadata_stride_pages: 512,
             watchdog_ms: 1_000,
             replacements_max: 16,

@@ -6,14 +6,14 @@
 
 use crate::fetch::cores::FileThread;
 use crate::fetch::heart::Heart;
-use crate::fetch::job::{Job, Part};
-use crate::params::{CorePolicy, FetchParams};
+use crate::fetch::job::{Job, JobFile, Part};
+use crate::params::{CorePolicy, FetchParams, FileOrder};
 use prepage_core::extent::{Extent, ExtentSet};
-use prepage_core::file::FileTargets;
 use prepage_core::identity::FileId;
 use prepage_kernel::open::{FileStat, open_in_root, process_root};
 use prepage_kernel::page::page_size;
 use prepage_kernel::{credentials, readahead};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -33,19 +33,116 @@ pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart
     let Ok(root) = process_root(pid) else { return };
     let user = credentials::FsUser::enter(rights.uid, rights.gid, Some(&rights.groups));
     let Ok(_user) = user else { return };
-    while let Some(targets) = job.take_file(thread.largest) {
-        job.note_begin();
-        heart.beat();
-        match open_in_root(root.as_fd(), Path::new(&*targets.file.path)) {
-            Ok((fd, stat)) if is_version(&targets.file, &stat) => {
-                read(job, fd.as_fd(), targets, params, heart);
+    let mut reader = Reader {
+        job,
+        root: root.as_fd(),
+        params,
+        heart,
+        part,
+        in_flight: VecDeque::new(),
+        in_flight_pages: 0,
+    };
+    match params.file_order {
+        FileOrder::File => reader.read_by_file(thread.largest),
+        // The order is one thread's to keep; idle ones would only break it.
+        FileOrder::Access if thread.largest => reader.read_by_access(),
+        FileOrder::Access => {}
+    }
+}
+
+/// One thread's work on a job's files.
+struct Reader<'a> {
+    job: &'a Job,
+    root: BorrowedFd<'a>,
+    params: &'a FetchParams,
+    heart: &'a Heart,
+    part: &'a mut Part,
+    /// Reads submitted and not known to be complete, oldest first.
+    in_flight: VecDeque<(BorrowedFd<'a>, Extent)>,
+    in_flight_pages: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// The paper's way: the file is the unit of work, its metadata comes first.
+    fn read_by_file(&mut self, largest: bool) {
+        while let Some(file) = self.job.take_file(largest) {
+            let Some(fd) = self.open(file) else { continue };
+            self.read_metadata(fd, &file.targets.read);
+            for call in calls(&file.targets.read, self.call_pages()) {
+                if self.job.is_cancelled() {
+                    return;
+                }
+                self.submit(fd, call);
             }
-            Ok(_) => part.stale_files.push(targets.file.clone()),
-            Err(error) if error.is_not_found() || error.is_unsupported() => {
-                part.stale_files.push(targets.file.clone())
+        }
+    }
+
+    /// In the order of first access, so much in flight and no more.
+    fn read_by_access(&mut self) {
+        let depth_pages = (self.params.file_depth_bytes / page_size()).max(1);
+        while let Some((file, extent)) = self.job.take_read() {
+            let Some(fd) = self.open(file) else { continue };
+            let extent = ExtentSet::from(vec![extent]);
+            for call in calls(&extent, self.call_pages()) {
+                self.submit(fd, call);
+                self.in_flight.push_back((fd, call));
+                self.in_flight_pages += call.len;
+                while self.in_flight_pages > depth_pages && !self.job.is_cancelled() {
+                    self.wait_for_oldest();
+                }
             }
-            // Not to be read by this user, or busy: that may change; the profile stays.
-            Err(_) => {}
+        }
+    }
+
+    fn open(&mut self, file: &'a JobFile) -> Option<BorrowedFd<'a>> {
+        self.job.note_begin();
+        self.heart.beat();
+        let (root, stale) = (self.root, &mut self.part.stale_files);
+        file.fd(|targets| {
+            let path = Path::new(&*targets.file.path);
+            match open_in_root(root, path) {
+                Ok((fd, stat)) if is_version(&targets.file, &stat) => return Some(fd),
+                Ok(_) => stale.push(targets.file.clone()),
+                Err(error) if error.is_not_found() || error.is_unsupported() => {
+                    stale.push(targets.file.clone());
+                }
+                // Not to be read by this user, or busy: that may change; the profile stays.
+                Err(_) => {}
+            }
+            None
+        })
+    }
+
+    /// Pages that one call asks for.
+    fn call_pages(&self) -> u64 {
+        match self.params.core_policy {
+            CorePolicy::Iorap => 1,
+            _ => (self.params.file_call_bytes / page_size()).max(1),
+        }
+    }
+
+    fn read_metadata(&self, fd: BorrowedFd<'_>, extents: &ExtentSet) {
+        if maps_by_blocks(fd) {
+            for page in metadata_offsets(extents, self.params.metadata_stride_pages) {
+                self.submit(fd, Extent::new(page, 1));
+            }
+        }
+    }
+
+    fn submit(&self, fd: BorrowedFd<'_>, pages: Extent) {
+        self.heart.beat();
+        // A hint: what it cannot read ahead is read on demand.
+        let _ = readahead::readahead(fd, pages.start * page_size(), pages.len * page_size());
+    }
+
+    /// Reads a byte of the oldest read's last page: it is there when the read is complete.
+    fn wait_for_oldest(&mut self) {
+        if let Some((fd, pages)) = self.in_flight.pop_front() {
+            self.heart.beat();
+            let last = (pages.end() - 1) * page_size();
+            // Behind the end of a file that was truncated meanwhile there is nothing to wait for.
+            let _ = rustix::io::pread(fd, &mut [0u8], last);
+            self.in_flight_pages -= pages.len;
         }
     }
 }
@@ -55,27 +152,6 @@ pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart
 fn is_version(file: &FileId, stat: &FileStat) -> bool {
     (file.inode, file.size, i128::from(file.mtime_ns))
         == (stat.inode, stat.size_bytes, stat.mtime_ns)
-}
-
-fn read(job: &Job, fd: BorrowedFd<'_>, targets: &FileTargets, params: &FetchParams, heart: &Heart) {
-    let page = page_size();
-    if maps_by_blocks(fd) {
-        for offset in metadata_offsets(&targets.read, params.metadata_stride_pages) {
-            // A hint: what it cannot read ahead is read on demand.
-            let _ = readahead::readahead(fd, offset * page, page);
-        }
-    }
-    let call_pages = match params.core_policy {
-        CorePolicy::Iorap => 1,
-        _ => (params.file_call_bytes / page).max(1),
-    };
-    for call in calls(&targets.read, call_pages) {
-        if job.is_cancelled() {
-            return;
-        }
-        heart.beat();
-        let _ = readahead::readahead(fd, call.start * page, call.len * page);
-    }
 }
 
 /// Whether the file system maps this file by indirect or node blocks, so that metadata has to be read along it.

@@ -9,8 +9,9 @@ use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_kernel::clock::monotonic_ns;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Contiguous anonymous pages of one process.
@@ -34,7 +35,10 @@ pub struct Job {
     /// Their pages, in the order of the plan.
     pieces: Vec<Piece>,
     /// The files, large ones first.
-    pub files: Vec<FileTargets>,
+    pub files: Vec<JobFile>,
+    /// Their pages in the order of first access: index into `files`, and pages.
+    reads: Vec<(usize, Extent)>,
+    reads_taken: AtomicUsize,
     /// A process in whose root directory the files' paths hold, and whose rights they are read with.
     pub root_pid: Option<i32>,
     /// Those rights.
@@ -50,6 +54,22 @@ pub struct Job {
     last_fetch: AtomicU64,
     done: Mutex<Fetched>,
     all_done: Condvar,
+}
+
+/// A file of a job, opened by the first thread that needs it.
+#[derive(Debug)]
+pub struct JobFile {
+    /// What is wanted of it.
+    pub targets: FileTargets,
+    opened: OnceLock<Option<OwnedFd>>,
+}
+
+impl JobFile {
+    /// The open file; `open` is called once. `None` where it could not be opened, or is another version.
+    pub fn fd(&self, open: impl FnOnce(&FileTargets) -> Option<OwnedFd>) -> Option<BorrowedFd<'_>> {
+        let opened = self.opened.get_or_init(|| open(&self.targets));
+        opened.as_ref().map(AsFd::as_fd)
+    }
 }
 
 /// What a job has brought in.
@@ -78,6 +98,8 @@ impl Job {
             members: Vec::new(),
             pieces: Vec::new(),
             files: Vec::new(),
+            reads: Vec::new(),
+            reads_taken: AtomicUsize::new(0),
             root_pid: None,
             rights: None,
             swaps_to_disk,
@@ -95,7 +117,7 @@ impl Job {
             job.add_anon(plan, members);
         }
         if let (true, Some(first)) = (mode.fetches_files(), members.first()) {
-            job.files = plan.files.clone();
+            job.add_files(plan);
             job.root_pid = Some(first.instance.pid);
             job.rights = Some(first.rights.clone());
         }
@@ -124,6 +146,27 @@ impl Job {
                 before += extent.len;
             }
         }
+    }
+
+    fn add_files(&mut self, plan: &Plan) {
+        let mut reads: Vec<(u8, usize, Extent)> = Vec::new();
+        for (index, targets) in plan.files.iter().enumerate() {
+            reads.extend(
+                targets
+                    .reads
+                    .iter()
+                    .map(|&(rank, extent)| (rank, index, extent)),
+            );
+            self.files.push(JobFile {
+                targets: targets.clone(),
+                opened: OnceLock::new(),
+            });
+        }
+        reads.sort_unstable();
+        self.reads = reads
+            .into_iter()
+            .map(|(_, index, extent)| (index, extent))
+            .collect();
     }
 
     /// Whether there is nothing to fetch.
@@ -168,7 +211,7 @@ impl Job {
     }
 
     /// Takes a file: the largest left, or the smallest left. The file is the unit of work (ASAP section 5.2).
-    pub fn take_file(&self, largest: bool) -> Option<&FileTargets> {
+    pub fn take_file(&self, largest: bool) -> Option<&JobFile> {
         let mut taken = lock(&self.files_taken);
         if self.is_cancelled() || taken.0 + taken.1 >= self.files.len() {
             return None;
@@ -179,6 +222,16 @@ impl Job {
         }
         taken.1 += 1;
         self.files.get(self.files.len() - taken.1)
+    }
+
+    /// Takes the next read in the order of first access.
+    pub fn take_read(&self) -> Option<(&JobFile, Extent)> {
+        if self.is_cancelled() {
+            return None;
+        }
+        let index = self.reads_taken.fetch_add(1, Ordering::Relaxed);
+        let &(file, extent) = self.reads.get(index)?;
+        Some((self.files.get(file)?, extent))
     }
 
     /// Whether the switch is over: what is left is not fetched.

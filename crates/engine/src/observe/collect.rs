@@ -140,19 +140,21 @@ fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut O
         true => HashMap::new(),
         false => file_pages::mapped(&task.members, &wanted),
     };
+    let mut ranks = file_pages::ranks(theirs.iter().map(|(key, events)| (*key, events)));
     let (none, no_pages) = (FileEvents::default(), ExtentSet::new());
     let not_mapped = file_pages::Mapped::default();
     for (file, key) in files {
         let asked = asked.get(&file).unwrap_or(&no_pages);
         let theirs = theirs.get(&key).unwrap_or(&none);
         let ours = ours.get(&key).unwrap_or(&none);
-        let observation = match trace.reports_access() {
+        let mut observation = match trace.reports_access() {
             true => file_pages::from_reports(first, &file, asked, theirs, ours),
             false => {
                 let mapped = mapped.get(&key).unwrap_or(&not_mapped);
                 file_pages::from_mappings(asked, mapped, theirs, ours)
             }
         };
+        observation.order = ranks.remove(&key).unwrap_or_default();
         seen.files.insert(file, observation);
     }
     seen.files_observed = trace.lost() == 0;

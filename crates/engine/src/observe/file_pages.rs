@@ -11,7 +11,7 @@
 use crate::members::Member;
 use crate::observe::files::{FileEvents, InodeKey};
 use prepage_core::extent::{Extent, ExtentSet};
-use prepage_core::file::FileObservation;
+use prepage_core::file::{FileObservation, RANKS};
 use prepage_core::identity::FileId;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::open::{open_in_root, process_root};
@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Observes a file where the kernel reports accesses. `asked` are the pages of the tables and of the plan.
+/// Observes a file where the kernel reports accesses, but for their order. `asked` are the pages of the tables and of the plan.
 pub fn from_reports(
     member: &Member,
     file: &FileId,
@@ -40,6 +40,7 @@ pub fn from_reports(
         unknown: cached(member, file, &silent),
         accessed,
         fetched,
+        order: Vec::new(),
     }
 }
 
@@ -61,7 +62,29 @@ pub fn from_mappings(
         unknown: asked.difference(&accessed).difference(&unused),
         accessed,
         fetched,
+        order: Vec::new(),
     }
+}
+
+/// The place of each access among all, 0 to [`RANKS`] - 1, by file: accesses are sorted by time, and each step holds
+/// the same number of first accesses.
+pub fn ranks<'a>(
+    files: impl Iterator<Item = (InodeKey, &'a FileEvents)>,
+) -> HashMap<InodeKey, Vec<(Extent, u8)>> {
+    let mut all: Vec<(u64, InodeKey, Extent)> = files
+        .flat_map(|(key, events)| events.accesses().map(move |(at, extent)| (at, key, extent)))
+        .collect();
+    all.sort_unstable();
+    let mut seen = HashSet::new();
+    all.retain(|&(_, key, extent)| seen.insert((key, extent.start)));
+    let count = all.len();
+    let mut ranks: HashMap<InodeKey, Vec<(Extent, u8)>> = HashMap::new();
+    // The first access comes last, and so wins where extents overlap.
+    for (index, (_, key, extent)) in all.into_iter().enumerate().rev() {
+        let rank = index * usize::from(RANKS) / count;
+        ranks.entry(key).or_default().push((extent, rank as u8));
+    }
+    ranks
 }
 
 /// Pages of one file in the application's address spaces.

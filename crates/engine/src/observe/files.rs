@@ -7,6 +7,7 @@
 use crate::error::Result;
 use crate::params::ObserveParams;
 use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::machine::Nanos;
 use prepage_kernel::filemap::{Filemap, FilemapKind};
 use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
@@ -20,14 +21,28 @@ pub type InodeKey = ((u32, u32), u64);
 /// One process's events on one file, in pages.
 #[derive(Clone, Debug, Default)]
 pub struct FileEvents {
-    accessed: Vec<Extent>,
+    accessed: Vec<Access>,
     added: Vec<Extent>,
+}
+
+/// An access, and when.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    at: Nanos,
+    extent: Extent,
 }
 
 impl FileEvents {
     /// Pages accessed, as far as the kernel says.
     pub fn accessed(&self) -> ExtentSet {
-        self.accessed.iter().copied().collect()
+        self.accessed.iter().map(|access| access.extent).collect()
+    }
+
+    /// Accesses with their times, in no order.
+    pub fn accesses(&self) -> impl Iterator<Item = (Nanos, Extent)> + '_ {
+        self.accessed
+            .iter()
+            .map(|access| (access.at, access.extent))
     }
 
     /// Pages read from the device.
@@ -36,8 +51,8 @@ impl FileEvents {
     }
 }
 
-/// Extents kept for one process and file before they are merged.
-const EXTENTS_UNMERGED_MAX: usize = 4096;
+/// Extents kept for one process and file.
+const EXTENTS_MAX: usize = 8192;
 
 /// The tracepoints' rings and what they showed since the switch began.
 #[derive(Debug)]
@@ -112,11 +127,11 @@ impl FileTrace {
                 return;
             }
             let file = events.entry(key).or_default();
-            let list = match event.kind {
-                FilemapKind::Added => &mut file.added,
-                _ => &mut file.accessed,
-            };
-            push(list, Extent::new(event.first_page, event.page_count));
+            let extent = Extent::new(event.first_page, event.page_count);
+            match event.kind {
+                FilemapKind::Added => file.add(extent),
+                _ => file.access(sample.time_ns, extent),
+            }
         });
         // What a full ring lost is counted later, or never: at least one.
         self.lost += drained.lost + overflow + drained.full;
@@ -141,17 +156,25 @@ impl FileTrace {
     }
 }
 
-/// Appends an extent; a long list is merged, so that re-reading one file for long cannot grow it without bound.
-fn push(list: &mut Vec<Extent>, extent: Extent) {
-    match list.last_mut() {
-        Some(last) if last.start <= extent.start && extent.end() <= last.end() => {}
-        Some(last) if last.end() == extent.start => last.len += extent.len,
-        _ => list.push(extent),
+impl FileEvents {
+    /// Takes in an access. A process that reads a file page by page makes one access of it.
+    fn access(&mut self, at: Nanos, extent: Extent) {
+        let room = self.accessed.len() < EXTENTS_MAX;
+        match self.accessed.last_mut().map(|last| &mut last.extent) {
+            Some(last) if last.start <= extent.start && extent.end() <= last.end() => {}
+            Some(last) if last.end() == extent.start => last.len += extent.len,
+            // Beyond the bound only what was accessed first is kept.
+            _ if room => self.accessed.push(Access { at, extent }),
+            _ => {}
+        }
     }
-    if list.len() >= EXTENTS_UNMERGED_MAX {
-        let merged = ExtentSet::from(std::mem::take(list));
-        *list = merged.extents().to_vec();
-        // A file that is read in a pattern of holes: the first of them are kept.
-        list.truncate(EXTENTS_UNMERGED_MAX / 2);
+
+    fn add(&mut self, extent: Extent) {
+        let room = self.added.len() < EXTENTS_MAX;
+        match self.added.last_mut() {
+            Some(last) if last.end() == extent.start => last.len += extent.len,
+            _ if room => self.added.push(extent),
+            _ => {}
+        }
     }
 }

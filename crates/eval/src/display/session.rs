@@ -1,0 +1,180 @@
+//! A private desktop session: Xvfb with its picture in a file, openbox with the least configuration, directories of its
+//! own.
+
+use super::{SCREEN_HEIGHT, SCREEN_WIDTH};
+use crate::error::{Context, Error, Result};
+use crate::group::Group;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Directories of one run.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// On a disk: home directory, application profiles, content.
+    pub disk: PathBuf,
+    /// In memory: framebuffer, runtime directory, copies of prepage's own binaries.
+    pub memory: PathBuf,
+}
+
+impl Places {
+    /// The home directory that the applications see.
+    pub fn home(&self) -> PathBuf {
+        self.disk.join("home")
+    }
+
+    /// The runtime directory that the applications see.
+    pub fn runtime(&self) -> PathBuf {
+        self.memory.join("runtime")
+    }
+
+    /// The directory of the framebuffer.
+    pub fn framebuffer(&self) -> PathBuf {
+        self.memory.join("framebuffer")
+    }
+
+    /// Makes all of them.
+    pub fn make(&self) -> Result<()> {
+        for directory in [self.home(), self.runtime(), self.framebuffer()] {
+            fs::create_dir_all(&directory).context("make", directory.display())?;
+        }
+        fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700))
+            .context("restrict", "runtime directory")
+    }
+}
+
+/// The running session. Its processes are in a control group, by which the restorer ends them.
+#[derive(Debug)]
+pub struct Session {
+    /// For instance `:5`.
+    pub display: String,
+    /// Display server and window manager. They are held until the run ends, and ended by the restorer.
+    pub processes: Vec<Child>,
+}
+
+/// Starts a command inside a group, from its first instruction on.
+pub fn command_in(group: &Group, program: &str) -> Result<Command> {
+    let own = std::env::current_exe().context("find", "own executable")?;
+    let mut command = Command::new(own);
+    command.arg("launch-in");
+    for file in group.procs_files() {
+        command.arg("--procs").arg(file);
+    }
+    // A process group of its own: a terminal's interrupt goes to us, and the restorer ends these in order.
+    command
+        .arg("--")
+        .arg(program)
+        .stdin(Stdio::null())
+        .process_group(0);
+    Ok(command)
+}
+
+/// The body of the hidden `launch-in` command: enters the groups, then becomes the program.
+pub fn launch_in(procs: &[PathBuf], command: &[OsString]) -> Error {
+    for file in procs {
+        if let Err(e) = fs::write(file, std::process::id().to_string()) {
+            return Error::new("enter", file.display(), e);
+        }
+    }
+    let Some((program, arguments)) = command.split_first() else {
+        return Error::new("launch", "nothing", "no program given");
+    };
+    Error::new(
+        "launch",
+        program.display(),
+        Command::new(program).args(arguments).exec(),
+    )
+}
+
+impl Session {
+    /// Starts the display and the window manager.
+    pub fn start(places: &Places, group: &Group) -> Result<Self> {
+        let (display, server) = start_server(places, group)?;
+        let manager = start_window_manager(places, group, &display)?;
+        Ok(Self {
+            display,
+            processes: vec![server, manager],
+        })
+    }
+
+    /// The environment in which this session's programs run; nothing of the caller's desktop gets through.
+    pub fn environment(&self, places: &Places) -> Vec<(String, OsString)> {
+        vec![
+            ("DISPLAY".into(), self.display.clone().into()),
+            ("HOME".into(), places.home().into()),
+            ("XDG_RUNTIME_DIR".into(), places.runtime().into()),
+            (
+                "PATH".into(),
+                "/usr/local/bin:/usr/bin:/bin:/usr/games".into(),
+            ),
+            ("LANG".into(), "C.UTF-8".into()),
+            ("NO_AT_BRIDGE".into(), "1".into()),
+            ("GTK_THEME".into(), "Adwaita".into()),
+        ]
+    }
+}
+
+fn start_server(places: &Places, group: &Group) -> Result<(String, Child)> {
+    let mut server = command_in(group, "Xvfb")?
+        .args(["-displayfd", "1", "-screen", "0"])
+        .arg(format!("{SCREEN_WIDTH}x{SCREEN_HEIGHT}x24"))
+        .arg("-fbdir")
+        .arg(places.framebuffer())
+        .args(["-nolisten", "tcp", "-noreset", "-s", "0", "-dpi", "96"])
+        .stdout(Stdio::piped())
+        .stderr(log_file(&places.disk, "xvfb")?)
+        .spawn()
+        .context("start", "Xvfb")?;
+    let mut line = String::new();
+    let output = server.stdout.take().expect("piped");
+    // The server writes its number when it is ready to serve.
+    BufReader::new(output.take(16))
+        .read_line(&mut line)
+        .context("read display number of", "Xvfb")?;
+    let number: u32 = line
+        .trim()
+        .parse()
+        .context("start", "Xvfb (is it installed? see xvfb.log)")?;
+    Ok((format!(":{number}"), server))
+}
+
+/// No animations, no decorations, every window over the whole screen, and focus only as asked for.
+const OPENBOX_CONFIGURATION: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<openbox_config xmlns="http://openbox.org/3.4/rc">
+  <focus><focusNew>yes</focusNew><followMouse>no</followMouse><underMouse>no</underMouse></focus>
+  <theme><name>Clearlooks</name><animateIconify>no</animateIconify></theme>
+  <desktops><number>1</number><popupTime>0</popupTime></desktops>
+  <keyboard/>
+  <mouse/>
+  <applications>
+    <application type="normal"><decor>no</decor><maximized>yes</maximized></application>
+  </applications>
+</openbox_config>
+"#;
+
+fn start_window_manager(places: &Places, group: &Group, display: &str) -> Result<Child> {
+    let configuration = places.disk.join("openbox.xml");
+    fs::write(&configuration, OPENBOX_CONFIGURATION).context("write", configuration.display())?;
+    command_in(group, "openbox")?
+        .args(["--sm-disable", "--config-file"])
+        .arg(&configuration)
+        .env("DISPLAY", display)
+        .env("HOME", places.home())
+        .env("XDG_RUNTIME_DIR", places.runtime())
+        .stdout(Stdio::null())
+        .stderr(log_file(&places.disk, "openbox")?)
+        .spawn()
+        .context("start", "openbox")
+}
+
+/// Where a program's messages go.
+pub fn log_file(directory: &Path, name: &str) -> Result<Stdio> {
+    let path = directory.join(format!("{name}.log"));
+    Ok(fs::File::create(&path)
+        .context("make", path.display())?
+        .into())
+}

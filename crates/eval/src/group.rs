@@ -1,0 +1,313 @@
+//! Control groups for the measured sides: memory in v1 or v2, CPU time and pressure in v2 wherever it is mounted.
+
+use crate::clock::sleep_ms;
+use crate::error::{Context, Error, Result};
+use crate::sysfs;
+use prepage_kernel::cgroup::{self, Hierarchy, Version};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where this machine mounts what.
+#[derive(Clone, Debug)]
+pub struct Hierarchies {
+    /// The mount that has the memory controller.
+    pub memory: PathBuf,
+    /// Whether that is the v1 controller (`memory.force_empty`) or v2 (`memory.reclaim`).
+    pub memory_v1: bool,
+    /// The v2 mount, if it is another one.
+    pub unified: Option<PathBuf>,
+}
+
+impl Hierarchies {
+    /// Reads the mount table.
+    pub fn find() -> Result<Self> {
+        let mounted = cgroup::hierarchies().context("list", "control group hierarchies")?;
+        Self::choose(&mounted).ok_or_else(|| {
+            Error::new(
+                "find",
+                "memory control group",
+                "no hierarchy has the controller",
+            )
+        })
+    }
+
+    fn choose(mounted: &[Hierarchy]) -> Option<Self> {
+        let has_memory = |h: &&Hierarchy| h.controllers.iter().any(|name| name == "memory");
+        let of = |version| mounted.iter().filter(move |h| h.version == version);
+        let unified = of(Version::V2).next().map(|h| h.mount_point.clone());
+        match of(Version::V1).find(has_memory) {
+            Some(v1) => Some(Self {
+                memory: v1.mount_point.clone(),
+                memory_v1: true,
+                unified,
+            }),
+            None => {
+                let v2 = of(Version::V2).find(has_memory)?;
+                Some(Self {
+                    memory: v2.mount_point.clone(),
+                    memory_v1: false,
+                    unified: None,
+                })
+            }
+        }
+    }
+
+    /// Every directory that the group of this relative name has.
+    fn directories(&self, relative: &str) -> Vec<PathBuf> {
+        let mut all = vec![self.memory.join(relative)];
+        all.extend(self.unified.as_ref().map(|mount| mount.join(relative)));
+        all
+    }
+
+    /// What the restorer must remove for a top group of this name.
+    pub fn to_remove(&self, relative: &str) -> Vec<PathBuf> {
+        self.directories(relative)
+    }
+}
+
+/// One control group, in every hierarchy that matters here.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its directory with the memory controller.
+    pub memory: PathBuf,
+    memory_v1: bool,
+    unified: PathBuf,
+    has_unified: bool,
+}
+
+impl Group {
+    /// Makes the group and its parents.
+    pub fn create(hierarchies: &Hierarchies, relative: &str) -> Result<Self> {
+        let directories = hierarchies.directories(relative);
+        for directory in &directories {
+            fs::create_dir_all(directory).context("make", directory.display())?;
+        }
+        if !hierarchies.memory_v1 {
+            enable_memory_above(&hierarchies.memory, relative)?;
+        }
+        let has_unified = hierarchies.unified.is_some() || !hierarchies.memory_v1;
+        Ok(Self {
+            memory: directories[0].clone(),
+            memory_v1: hierarchies.memory_v1,
+            unified: directories.last().expect("at least one").clone(),
+            has_unified,
+        })
+    }
+
+    /// The `cgroup.procs` files that a process writes itself into to be in this group.
+    pub fn procs_files(&self) -> Vec<PathBuf> {
+        let mut files = vec![self.memory.join("cgroup.procs")];
+        if self.unified != self.memory {
+            files.push(self.unified.join("cgroup.procs"));
+        }
+        files
+    }
+
+    /// The processes in the group.
+    pub fn pids(&self) -> Vec<i32> {
+        cgroup::procs(&self.memory).unwrap_or_default()
+    }
+
+    /// `memory.stat`, in the kernel's own names and bytes.
+    pub fn memory_stat(&self) -> BTreeMap<String, u64> {
+        let text = sysfs::read(self.memory.join("memory.stat")).unwrap_or_default();
+        sysfs::parse_pairs(&text)
+            .filter(|(name, _)| !name.starts_with("hierarchical"))
+            .map(|(n, v)| (n.to_owned(), v))
+            .collect()
+    }
+
+    /// What is resident, file-backed, swapped out and in the swap cache: the same words for v1 and v2.
+    pub fn residency(&self) -> GroupResidency {
+        let stat = self.memory_stat();
+        let get = |name: &str| stat.get(name).copied().unwrap_or(0);
+        if self.memory_v1 {
+            GroupResidency {
+                anon_bytes: get("rss"),
+                shmem_bytes: get("shmem"),
+                file_bytes: get("cache").saturating_sub(get("shmem")),
+                swap_bytes: get("swap"),
+                swap_cache_bytes: get("swapcached"),
+            }
+        } else {
+            GroupResidency {
+                anon_bytes: get("anon"),
+                shmem_bytes: get("shmem"),
+                file_bytes: get("file").saturating_sub(get("shmem")),
+                swap_bytes: sysfs::read_number(self.memory.join("memory.swap.current"))
+                    .unwrap_or(0),
+                swap_cache_bytes: get("swapcached"),
+            }
+        }
+    }
+
+    /// CPU time of everything that ever ran in the group, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        if !self.has_unified {
+            return 0;
+        }
+        let text = sysfs::read(self.unified.join("cpu.stat")).unwrap_or_default();
+        sysfs::parse_pairs(&text)
+            .find(|(name, _)| *name == "usage_usec")
+            .map_or(0, |(_, v)| v)
+    }
+
+    /// Total microseconds in which some task of the group waited for memory, CPU or I/O (PSI, "some").
+    pub fn stalled_us(&self, resource: &str) -> Option<u64> {
+        let text = sysfs::read(self.unified.join(format!("{resource}.pressure")))?;
+        let line = text.lines().find(|line| line.starts_with("some"))?;
+        line.split("total=").nth(1)?.trim().parse().ok()
+    }
+
+    /// Asks the kernel to reclaim all it can from the group. Running out of things to reclaim is not an error.
+    pub fn reclaim_all(&self) {
+        if self.memory_v1 {
+            let _ = fs::write(self.memory.join("memory.force_empty"), "0");
+        } else {
+            let bytes = sysfs::read_number(self.memory.join("memory.current")).unwrap_or(0);
+            let _ = fs::write(self.memory.join("memory.reclaim"), bytes.to_string());
+        }
+    }
+
+    /// Sets the limit of this group and those below together.
+    pub fn set_limit_bytes(&self, bytes: u64) -> Result<()> {
+        let file = if self.memory_v1 {
+            "memory.limit_in_bytes"
+        } else {
+            "memory.max"
+        };
+        sysfs::write(self.memory.join(file), &bytes.to_string())
+    }
+
+    /// Keeps the group's anonymous pages from being swapped out (file pages are still reclaimed), where v1 offers it.
+    pub fn never_swap(&self) {
+        let _ = fs::write(self.memory.join("memory.swappiness"), "0");
+    }
+}
+
+/// Bytes of a group, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GroupResidency {
+    /// Mapped private anonymous memory.
+    pub anon_bytes: u64,
+    /// Shared memory, tmpfs and memfd.
+    pub shmem_bytes: u64,
+    /// Page cache of files.
+    pub file_bytes: u64,
+    /// Swapped out.
+    pub swap_bytes: u64,
+    /// In the swap cache: out of the page tables but not out of memory.
+    pub swap_cache_bytes: u64,
+}
+
+fn enable_memory_above(mount: &Path, relative: &str) -> Result<()> {
+    let mut directory = mount.to_path_buf();
+    for part in Path::new(relative).components() {
+        sysfs::write(directory.join("cgroup.subtree_control"), "+memory")?;
+        directory.push(part);
+    }
+    Ok(())
+}
+
+/// The directory and those below it, deepest first.
+fn tree(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if let Ok(entries) = fs::read_dir(directory) {
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                found.extend(tree(&entry.path()));
+            }
+        }
+    }
+    found.push(directory.to_path_buf());
+    found
+}
+
+/// Ends every process below these directories (first kindly, then not) and removes the directories.
+pub fn end_and_remove(tops: &[PathBuf]) -> Result<()> {
+    use rustix::process::Signal;
+    const KIND_MS: u64 = 1_000;
+    const STEP_MS: u64 = 20;
+    let alive = || {
+        tops.iter()
+            .flat_map(|top| cgroup::procs(top).unwrap_or_default())
+            .collect::<Vec<i32>>()
+    };
+    let mut waited_ms = 0;
+    loop {
+        let pids = alive();
+        if pids.is_empty() {
+            break;
+        }
+        if waited_ms == 0 || waited_ms >= KIND_MS {
+            let signal = if waited_ms == 0 {
+                Signal::TERM
+            } else {
+                Signal::KILL
+            };
+            for pid in pids {
+                if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                    let _ = rustix::process::kill_process(pid, signal);
+                }
+            }
+        }
+        if waited_ms > 10 * KIND_MS {
+            break;
+        }
+        sleep_ms(STEP_MS);
+        waited_ms += STEP_MS;
+    }
+    let mut last = Ok(());
+    for top in tops {
+        for directory in tree(top) {
+            last = remove_group(&directory);
+        }
+    }
+    last
+}
+
+fn remove_group(directory: &Path) -> Result<()> {
+    // A group stays busy for a moment after its last process was ended.
+    for _ in 0..100 {
+        match fs::remove_dir(directory) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(_) => sleep_ms(20),
+        }
+    }
+    fs::remove_dir(directory).context("remove", directory.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hierarchy(version: Version, controllers: &[&str], mount_point: &str) -> Hierarchy {
+        Hierarchy {
+            version,
+            controllers: controllers.iter().map(|c| c.to_string()).collect(),
+            mount_point: mount_point.into(),
+            root: "/".into(),
+        }
+    }
+
+    #[test]
+    fn hierarchies_of_both_versions() {
+        let (v1, v2) = (Version::V1, Version::V2);
+        let mixed = [
+            hierarchy(v1, &["cpu"], "/c"),
+            hierarchy(v1, &["memory"], "/m"),
+            hierarchy(v2, &[], "/u"),
+        ];
+        let found = Hierarchies::choose(&mixed).unwrap();
+        assert!(found.memory_v1);
+        assert_eq!(
+            (found.memory, found.unified),
+            (PathBuf::from("/m"), Some(PathBuf::from("/u")))
+        );
+        let found = Hierarchies::choose(&[hierarchy(v2, &["cpu", "memory"], "/u")]).unwrap();
+        assert!(!found.memory_v1 && found.unified.is_none());
+        assert!(Hierarchies::choose(&[hierarchy(v2, &["cpu"], "/u")]).is_none());
+    }
+}

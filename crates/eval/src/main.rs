@@ -1,0 +1,249 @@
+//! prepage-eval: measures how fast real applications come back, without prepage and with it.
+#![forbid(unsafe_code)]
+
+mod apps;
+mod circumstances;
+mod clock;
+mod demo;
+mod display;
+mod error;
+mod group;
+mod pages;
+mod processes;
+mod random;
+mod reclaim;
+mod record;
+mod report;
+mod restore;
+mod run;
+mod service;
+mod settle;
+mod statistics;
+mod study;
+mod sysfs;
+mod tiles;
+
+use crate::error::Context;
+use clap::{Args, Parser, Subcommand};
+use record::{Mode, Parameters, Setting};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Measures prepage on real applications: run, study, report.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Switch to an application again and again and record every switch. Needs root.
+    Run(RunArguments),
+    /// Derive medians, intervals and paired ratios from records.
+    Study {
+        /// The records.
+        #[arg(required = true)]
+        records: Vec<PathBuf>,
+        /// Print JSON instead of tables.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Draw one self-contained HTML page from records.
+    Report {
+        /// The records.
+        #[arg(required = true)]
+        records: Vec<PathBuf>,
+        /// The page.
+        #[arg(short, long, default_value = "report.html")]
+        out: PathBuf,
+        /// Also write the tables as Markdown.
+        #[arg(long)]
+        markdown: Option<PathBuf>,
+    },
+    /// Both settings with Chromium, then the study and the report: about five minutes. Needs root.
+    Demo {
+        /// Where records and report go.
+        #[arg(short, long, default_value = "demo")]
+        out: PathBuf,
+        /// Samples of each mode; the pressure setting takes half.
+        #[arg(long, default_value_t = 15)]
+        samples: u32,
+        /// The seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The directory of prepage and prepaged; by default that of this program.
+        #[arg(long)]
+        prepage_bin: Option<PathBuf>,
+    },
+    /// (internal) Enter control groups, then become a program.
+    #[command(hide = true)]
+    LaunchIn {
+        /// A cgroup.procs file.
+        #[arg(long)]
+        procs: Vec<PathBuf>,
+        /// The program and its arguments.
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// (internal) Read whole files into the page cache.
+    #[command(hide = true)]
+    ReadFiles {
+        /// The files.
+        files: Vec<PathBuf>,
+    },
+    /// (internal) Hold memory and touch it when told to.
+    #[command(hide = true)]
+    Hog {
+        /// How much.
+        #[arg(long)]
+        mib: u64,
+        /// Of its contents.
+        #[arg(long)]
+        seed: u64,
+    },
+    /// (internal) Undo what standard input lists when it ends.
+    #[command(hide = true)]
+    Restore,
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// The application.
+    #[arg(long, default_value = "chromium")]
+    app: String,
+    /// How it loses its memory.
+    #[arg(long, value_enum, default_value = "reclaimed")]
+    setting: Setting,
+    /// The modes that alternate.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "resident,off,anon,file,full"
+    )]
+    modes: Vec<Mode>,
+    /// Samples of each mode.
+    #[arg(long, default_value_t = 15)]
+    samples: u32,
+    /// The seed of every order and choice.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Switches before the samples, in mode full: prepage learns.
+    #[arg(long, default_value_t = 10)]
+    warmup: u32,
+    /// The record.
+    #[arg(long, default_value = "records.jsonl")]
+    out: PathBuf,
+    /// Continue the record: what it holds is not measured again.
+    #[arg(long)]
+    resume: bool,
+    /// The directory of prepage and prepaged; by default that of this program.
+    #[arg(long)]
+    prepage_bin: Option<PathBuf>,
+    /// In the pressure setting: the limit that all applications share, in MiB.
+    #[arg(long, default_value_t = 700)]
+    limit_mib: u64,
+    /// In the pressure setting: the working set of a process that competes, in MiB.
+    #[arg(long, default_value_t = 500)]
+    hog_mib: u64,
+    /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
+    #[arg(long, default_value_t = 10.0)]
+    strangers_percent_max: f64,
+    /// Compressor of the zram device that is set up if no swap is active.
+    #[arg(long, default_value = "lz4")]
+    compressor: String,
+    /// Size of that device in MiB.
+    #[arg(long, default_value_t = 4096)]
+    zram_size_mib: u64,
+    /// Save the picture after the first sample here (PPM).
+    #[arg(long)]
+    screenshot: Option<PathBuf>,
+}
+
+impl RunArguments {
+    fn options(self) -> run::Options {
+        const MIB: u64 = 1 << 20;
+        let under_pressure = self.setting == Setting::Pressure;
+        let parameters = Parameters {
+            app: self.app,
+            modes: self.modes,
+            samples: self.samples,
+            seed: self.seed,
+            warmup: self.warmup,
+            limit_bytes: under_pressure.then_some(self.limit_mib * MIB),
+            hog_mib: under_pressure.then_some(self.hog_mib),
+            strangers_percent_max: self.strangers_percent_max,
+            ..Parameters::of(self.setting)
+        };
+        run::Options {
+            resume: self.resume,
+            prepage_bin: self.prepage_bin,
+            compressor: self.compressor,
+            zram_bytes: self.zram_size_mib * MIB,
+            screenshot: self.screenshot,
+            ..run::Options::of(parameters, self.out)
+        }
+    }
+}
+
+fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
+    let studies = records
+        .iter()
+        .map(|path| study::study(path))
+        .collect::<error::Result<Vec<_>>>()?;
+    if json {
+        let text = serde_json::to_string_pretty(&studies).context("encode", "study")?;
+        println!("{text}");
+    } else {
+        studies
+            .iter()
+            .for_each(|study| println!("{}", study::text::show(study)));
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(arguments) => run::run(&arguments.options()),
+        Command::Study { records, json } => print_studies(&records, json),
+        Command::Report {
+            records,
+            out,
+            markdown,
+        } => report::report(&records, &out, markdown.as_deref()),
+        Command::Demo {
+            out,
+            samples,
+            seed,
+            prepage_bin,
+        } => demo::demo(&demo::DemoOptions {
+            out,
+            samples,
+            seed,
+            prepage_bin,
+        }),
+        Command::LaunchIn { procs, command } => Err(display::session::launch_in(&procs, &command)),
+        Command::Hog { mib, seed } => {
+            run::pressure::hog(mib, seed);
+            Ok(())
+        }
+        Command::ReadFiles { files } => {
+            files.iter().for_each(|file| pages::read_whole_file(file));
+            Ok(())
+        }
+        Command::Restore => {
+            restore::restore_at_end_of_input();
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("prepage-eval: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Takes an application out of memory, and says what is left of it.
+
+use crate::clock::now_ns;
+use crate::error::{Context, Result};
+use crate::group::{Group, GroupResidency};
+use crate::pages::{self, PageCounts};
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// What was verified before a sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Pages by their page tables.
+    pub pages: PageCounts,
+    /// Pages in the page cache of files that only the application maps, whoever is charged for them.
+    pub cached_file_pages: u64,
+    /// The application's group.
+    pub group: GroupResidency,
+    /// The prepaging service's group: file pages it read are charged there.
+    pub service: GroupResidency,
+    /// How often reclaim was asked for.
+    pub rounds: u64,
+    /// How long that took.
+    pub reclaim_ns: u64,
+    /// How long looking took.
+    pub verify_ns: u64,
+}
+
+/// Pages that may still be present: timers of the application run while it is being reclaimed.
+pub const PRESENT_TOLERANCE_PAGES: u64 = 256;
+/// Pages that may still be in the group's swap cache.
+pub const SWAP_CACHE_TOLERANCE_PAGES: u64 = 256;
+/// File pages that may still be charged to the application or to the service.
+pub const FILE_TOLERANCE_PAGES: u64 = 512;
+/// Pages of files that only the application maps that may still be cached, whoever is charged for them. A stranger's
+/// program that reads a library before the application does is charged for its pages, and then nothing takes them out
+/// as long as the application maps them; they stay for all modes alike, so a few percent do no harm to pairs.
+pub const CACHED_TOLERANCE_PAGES: u64 = 4096;
+/// Rounds of reclaim before a sample is given up.
+pub const ROUNDS_MAX: u64 = 8;
+
+/// Looks at the state without changing it.
+pub fn look(app: &Group, service: Option<&Group>) -> Result<State> {
+    let start = now_ns();
+    let pids = app.pids();
+    let mut outside = pids.clone();
+    // The service maps nothing of the application; what its own binary shares is as shared as any other's.
+    outside.extend(service.map(Group::pids).unwrap_or_default());
+    let shared = pages::files_mapped_by_others(&outside)?;
+    let pages = pages::count_pages(&pids, &shared)?;
+    let cached_file_pages = pages::cached_pages(&pids, &shared)?;
+    Ok(State {
+        pages,
+        cached_file_pages,
+        group: app.residency(),
+        service: service.map(Group::residency).unwrap_or_default(),
+        verify_ns: now_ns() - start,
+        ..State::default()
+    })
+}
+
+/// Why the state is not "everything out", or `None` if it is.
+pub fn why_not_out(state: &State) -> Option<&'static str> {
+    let page_bytes = rustix::param::page_size() as u64;
+    if state.pages.present_anon + state.pages.present_shmem > PRESENT_TOLERANCE_PAGES {
+        Some("swappable pages present")
+    } else if state.group.swap_cache_bytes > SWAP_CACHE_TOLERANCE_PAGES * page_bytes {
+        Some("pages in the swap cache")
+    } else if state.cached_file_pages > CACHED_TOLERANCE_PAGES
+        || state.group.file_bytes + state.service.file_bytes > FILE_TOLERANCE_PAGES * page_bytes
+    {
+        Some("file pages cached")
+    } else {
+        None
+    }
+}
+
+/// Reclaims everything, in rounds, until the state is verified or the rounds are over.
+pub fn reclaim_all(app: &Group, service: Option<&Group>) -> Result<State> {
+    let mut reclaim_ns = 0;
+    let mut rounds = 0;
+    loop {
+        let start = now_ns();
+        pages::page_out(&app.pids())?;
+        app.reclaim_all();
+        if let Some(service) = service {
+            service.reclaim_all();
+        }
+        drop_page_cache()?;
+        reclaim_ns += now_ns() - start;
+        rounds += 1;
+        let mut state = look(app, service)?;
+        if why_not_out(&state).is_none() || rounds == ROUNDS_MAX {
+            state.rounds = rounds;
+            state.reclaim_ns = reclaim_ns;
+            return Ok(state);
+        }
+    }
+}
+
+/// Drops every clean page of the page cache that nobody maps.
+pub fn drop_page_cache() -> Result<()> {
+    // 1: the page cache only, not the caches of names and inodes.
+    fs::write("/proc/sys/vm/drop_caches", "1").context("drop", "page cache")
+}

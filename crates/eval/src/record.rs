@@ -1,0 +1,469 @@
+//! The record of a run: one JSON value a line. FORMAT.md describes every field; this is the only place that writes or
+//! reads it.
+
+use crate::error::{Context, Error, Result};
+use crate::processes::ByRole;
+use crate::reclaim::State;
+use crate::settle::FrameRecord;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// The version of the format that this program writes.
+pub const FORMAT: u32 = 1;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Line {
+    /// The circumstances; the first line, and again where a run was resumed.
+    Run(Box<Run>),
+    /// One measured switch.
+    Sample(Box<Switch>),
+    /// One switch during which prepage learned, before the samples.
+    Warmup(Box<Switch>),
+    /// A switch that was not measured or must not be used, with the reason.
+    Discarded(Box<Discarded>),
+}
+
+/// What was measured where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Seconds since 1970.
+    pub time_unix_s: u64,
+    /// The parameters.
+    pub parameters: Parameters,
+    /// The machine.
+    pub machine: Machine,
+    /// Versions: of this program, of prepage, of the application.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// What the run was asked for; with the seed it determines every order and choice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The application's name.
+    pub app: String,
+    /// How the application loses its memory.
+    pub setting: Setting,
+    /// The modes that alternate.
+    pub modes: Vec<Mode>,
+    /// Samples of each mode.
+    pub samples: u32,
+    /// The seed.
+    pub seed: u64,
+    /// Switches before the samples.
+    pub warmup: u32,
+    /// The shared limit in the pressure setting.
+    pub limit_bytes: Option<u64>,
+    /// Working set of the process that competes there, beside a second instance of the application.
+    pub hog_mib: Option<u64>,
+    /// A sample is discarded if strangers use more than so many hundredths of the machine's CPU time.
+    pub strangers_percent_max: f64,
+    /// Without drawing for so long, a picture is final.
+    pub quiet_ms: u64,
+    /// No switch is watched for longer.
+    pub cap_ms: u64,
+}
+
+impl Parameters {
+    /// What a run has if nothing else is said.
+    pub fn of(setting: Setting) -> Self {
+        let under_pressure = setting == Setting::Pressure;
+        Self {
+            app: "chromium".into(),
+            setting,
+            modes: vec![
+                Mode::Resident,
+                Mode::Off,
+                Mode::Anon,
+                Mode::File,
+                Mode::Full,
+            ],
+            samples: 15,
+            seed: 1,
+            warmup: 10,
+            limit_bytes: under_pressure.then_some(700 << 20),
+            hog_mib: under_pressure.then_some(500),
+            strangers_percent_max: 10.0,
+            quiet_ms: 700,
+            cap_ms: 6_000,
+        }
+    }
+}
+
+/// How the application loses its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Setting {
+    /// Everything is swapped out and dropped.
+    Reclaimed,
+    /// Other applications push it out under a shared limit.
+    Pressure,
+}
+
+/// What is done for the application at a switch.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Mode {
+    /// Nothing was taken out: the best there can be.
+    Resident,
+    /// Nothing was taken out, and prepage watches: what watching costs.
+    ResidentObserve,
+    /// Demand paging alone.
+    Off,
+    /// prepage watches and fetches nothing.
+    Observe,
+    /// prepage fetches anonymous and shared memory.
+    Anon,
+    /// prepage fetches file pages.
+    File,
+    /// prepage fetches both.
+    Full,
+}
+
+impl Mode {
+    /// The word for it, on the command line, in records and to prepage.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Resident => "resident",
+            Self::ResidentObserve => "resident_observe",
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Anon => "anon",
+            Self::File => "file",
+            Self::Full => "full",
+        }
+    }
+
+    /// Whether everything stays in memory.
+    pub fn is_resident(self) -> bool {
+        matches!(self, Self::Resident | Self::ResidentObserve)
+    }
+
+    /// prepage's own mode for it.
+    pub fn of_prepage(self) -> Self {
+        match self {
+            Self::Resident => Self::Off,
+            Self::ResidentObserve => Self::Observe,
+            other => other,
+        }
+    }
+
+    /// Whether prepage's service has to run for it.
+    pub fn needs_prepage(self) -> bool {
+        !matches!(self, Self::Resident | Self::Off)
+    }
+}
+
+/// The machine's circumstances, as the kernel names them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Release and build.
+    pub kernel: String,
+    /// The processor's name.
+    pub cpu_model: String,
+    /// Processors online.
+    pub cores: u64,
+    /// Main memory.
+    pub memory_bytes: u64,
+    /// Size of a page.
+    pub page_bytes: u64,
+    /// v1 or v2.
+    pub memory_cgroup: String,
+    /// The swap devices.
+    pub swap: Vec<SwapDevice>,
+    /// The disk under the applications.
+    pub disk: BTreeMap<String, String>,
+    /// Settings of virtual memory: page-cluster, swappiness, THP, mTHP, zswap.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One swap device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SwapDevice {
+    /// Its path.
+    pub path: String,
+    /// What it lies on: zram, disk or file.
+    pub on: String,
+    /// Its size.
+    pub bytes: u64,
+    /// In use when the run began.
+    pub used_bytes: u64,
+    /// Its priority.
+    pub priority: i64,
+    /// The compressor, on zram.
+    pub compressor: Option<String>,
+}
+
+/// Which switch of the run this is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slot {
+    /// The block; each holds every mode once. Warm-up has none and counts from 0.
+    pub block: u32,
+    /// The place in the block.
+    pub order: u32,
+    /// The mode.
+    pub mode: Mode,
+    /// Counts from 0; one more for each discarded switch of this slot.
+    pub attempt: u32,
+}
+
+/// One switch and everything read around it. Times count from the activation unless a name says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Switch {
+    /// Which one it is.
+    #[serde(flatten)]
+    pub slot: Slot,
+    /// `CLOCK_MONOTONIC` when the activation was asked for: prepage's own records have the same clock.
+    pub t0_monotonic_ns: u64,
+    /// When the window manager said that the window is active.
+    pub t_active_ns: u64,
+    /// When the key was pressed.
+    pub t_key_ns: u64,
+    /// The first frame that the application drew.
+    pub t_first_frame_ns: u64,
+    /// From then on the picture stayed as it finally was.
+    pub t_settled_ns: u64,
+    /// When watching ended.
+    pub t_end_ns: u64,
+    /// Whether it ended by the cap and not by quiet.
+    pub capped: bool,
+    /// How many tiles the picture has.
+    pub tiles: usize,
+    /// Tiles that differ between the application's picture before it was left and its final one.
+    pub answer_tiles: usize,
+    /// Every frame.
+    pub frames: Vec<FrameRecord>,
+    /// What the user did in the application before.
+    pub context: Vec<String>,
+    /// The state that was verified before.
+    pub state: State,
+    /// Faults and CPU time of the application's processes, by role.
+    pub processes: ByRole,
+    /// The same of the display server and window manager.
+    pub session: ByRole,
+    /// CPU time of the application's group, and of the service's.
+    pub app_cpu_us: u64,
+    /// The same for prepage's service, with its agent.
+    pub service_cpu_us: u64,
+    /// Time in which some task of the application waited, by resource (PSI).
+    pub stalled_us: BTreeMap<String, u64>,
+    /// Differences of machine-wide counters: pswpin, pgmajfault, steal and idle time, and the load before.
+    pub system: BTreeMap<String, f64>,
+    /// The application's group after the switch.
+    pub group_after: crate::group::GroupResidency,
+    /// prepage's own records of what it took for a switch since the last one, verbatim; the last is this one.
+    pub prepage: Vec<serde_json::Value>,
+}
+
+/// A switch that is not to be used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Discarded {
+    /// Which one it was.
+    #[serde(flatten)]
+    pub slot: Slot,
+    /// Why.
+    pub reason: String,
+    /// The state, where that was the reason.
+    pub state: Option<State>,
+}
+
+/// The file that a run writes.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+}
+
+impl Writer {
+    /// Makes a new file, or with `append` continues one; a last line that was cut off is dropped.
+    pub fn open(path: &Path, append: bool) -> Result<Self> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(!append)
+            .open(path)
+            .context("open", path.display())?;
+        if append {
+            let whole = whole_lines_bytes(&file).context("read", path.display())?;
+            file.set_len(whole).context("cut", path.display())?;
+            file.seek(SeekFrom::End(0))
+                .context("seek in", path.display())?;
+        }
+        Ok(Self { file })
+    }
+
+    /// Writes one line at once: an interruption leaves at most one line cut off.
+    pub fn write(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_string(line).context("encode", "record")?;
+        text.push('\n');
+        self.file
+            .write_all(text.as_bytes())
+            .context("write", "record")
+    }
+}
+
+fn whole_lines_bytes(mut file: &File) -> std::io::Result<u64> {
+    let mut whole = 0;
+    let mut line = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    let mut reader = BufReader::new(file);
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        if line.ends_with(b"\n") {
+            whole += line.len() as u64;
+        }
+        line.clear();
+    }
+    Ok(whole)
+}
+
+/// Reads a record. A last line that was cut off is ignored; any other bad line is an error.
+pub fn read(path: &Path) -> Result<Vec<Line>> {
+    let file = File::open(path).context("open", path.display())?;
+    let texts: Vec<String> = BufReader::new(file)
+        .lines()
+        .collect::<std::io::Result<_>>()
+        .context("read", path.display())?;
+    parse(&texts).map_err(|(number, cause)| {
+        Error::new("read", format!("{}:{number}", path.display()), cause)
+    })
+}
+
+fn parse(texts: &[String]) -> std::result::Result<Vec<Line>, (usize, String)> {
+    let mut lines = Vec::with_capacity(texts.len());
+    for (i, text) in texts.iter().enumerate() {
+        match serde_json::from_str(text) {
+            Ok(line) => lines.push(line),
+            Err(_) if i + 1 == texts.len() && i > 0 => {}
+            Err(e) => return Err((i + 1, e.to_string())),
+        }
+    }
+    match lines.first() {
+        Some(Line::Run(run)) if run.format == FORMAT => Ok(lines),
+        Some(Line::Run(run)) => Err((
+            1,
+            format!("format {}; this program reads {FORMAT}", run.format),
+        )),
+        _ => Err((
+            1,
+            "the first line does not hold the circumstances of a run".into(),
+        )),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run's first line, for tests.
+    pub fn run(modes: &[Mode]) -> Run {
+        Run {
+            format: FORMAT,
+            time_unix_s: 1,
+            parameters: Parameters {
+                modes: modes.to_vec(),
+                samples: 2,
+                seed: 7,
+                warmup: 0,
+                ..Parameters::of(Setting::Reclaimed)
+            },
+            machine: Machine {
+                cores: 2,
+                page_bytes: 4096,
+                ..Machine::default()
+            },
+            versions: BTreeMap::new(),
+        }
+    }
+
+    /// A switch that took so long, for tests.
+    pub fn switch(block: u32, mode: Mode, settled_ms: f64) -> Switch {
+        let t_settled_ns = (settled_ms * 1e6) as u64;
+        Switch {
+            slot: Slot {
+                block,
+                order: 0,
+                mode,
+                attempt: 0,
+            },
+            t0_monotonic_ns: 1,
+            t_active_ns: 1,
+            t_key_ns: 2,
+            t_first_frame_ns: t_settled_ns / 2,
+            t_settled_ns,
+            t_end_ns: t_settled_ns + 700_000_000,
+            capped: false,
+            tiles: 1000,
+            answer_tiles: 500,
+            frames: vec![FrameRecord {
+                t_ns: t_settled_ns,
+                changed: 900,
+                from_final: 0,
+                uniform: 10,
+                cpu_us: 100_000,
+                majflt: 0,
+            }],
+            context: vec!["scroll".into()],
+            state: State::default(),
+            processes: ByRole::new(),
+            session: ByRole::new(),
+            app_cpu_us: 100_000,
+            service_cpu_us: 0,
+            stalled_us: BTreeMap::new(),
+            system: BTreeMap::new(),
+            group_after: Default::default(),
+            prepage: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn lines_round_trip_and_the_kind_is_named() {
+        let line = Line::Sample(Box::new(switch(3, Mode::Off, 418.0)));
+        let text = serde_json::to_string(&line).unwrap();
+        assert!(text.starts_with(r#"{"kind":"sample","block":3,"#), "{text}");
+        assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+    }
+
+    #[test]
+    fn only_the_last_line_may_be_cut_off() {
+        let first = serde_json::to_string(&Line::Run(Box::new(run(&[Mode::Off])))).unwrap();
+        let sample =
+            serde_json::to_string(&Line::Sample(Box::new(switch(0, Mode::Off, 1.0)))).unwrap();
+        let cut = sample[..40].to_owned();
+        assert_eq!(
+            parse(&[first.clone(), sample.clone(), cut.clone()])
+                .unwrap()
+                .len(),
+            2
+        );
+        assert_eq!(
+            parse(&[first.clone(), cut, sample.clone()]).unwrap_err().0,
+            2
+        );
+        assert!(parse(&[sample]).is_err());
+        assert!(
+            parse(&[first.replace("\"format\":1", "\"format\":9")])
+                .unwrap_err()
+                .1
+                .contains("format 9")
+        );
+    }
+}

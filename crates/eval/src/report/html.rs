@@ -1,0 +1,405 @@
+//! The page.
+
+use super::Chapter;
+use super::plot::{Line, Mark, Strip, lines, strips};
+use crate::record::{Mode, Run, Switch};
+use crate::statistics::{Estimate, median};
+use crate::study::Study;
+use crate::study::switches::{Switches, demand_faults, settled_ms};
+use crate::study::text::{interval, percent, setting_words};
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The whole page.
+pub fn page(chapters: &[Chapter]) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>prepage-eval</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><style>\n{STYLE}</style></head><body>\n\
+         <h1>How fast a swapped-out application comes back</h1>\n\
+         <p>Every number is a median with its 95 % bootstrap interval; comparisons are paired within blocks that hold \
+         every mode once, in random order. What has no interval is not shown.</p>\n"
+    );
+    for chapter in chapters {
+        out += &chapter_html(chapter);
+    }
+    out += PAPERS;
+    out + "</body></html>\n"
+}
+
+/// What the papers reached, on their machines: for orientation, not as a comparison.
+const PAPERS: &str = "<h2>What the paper reached on its machines</h2>\n\
+    <p>ASAP (ATC'21), on phones: switch time -22.2 % and -28.3 %; anonymous precision 68.4 %, recall 60.4 %; file \
+    precision 79.3 %, recall 52.2 %; 14 ms on the switch path and 40 ms of CPU a switch.</p>\n";
+
+fn chapter_html(chapter: &Chapter) -> String {
+    let (study, switches) = (&chapter.study, &chapter.switches);
+    let p = &study.run.parameters;
+    let mut out = format!(
+        "<section><h2>{}: {}</h2>\n",
+        escape(&p.app),
+        setting_words(p.setting)
+    );
+    out += &key_numbers(study);
+    out += &figure(
+        "Time until the picture stays as it finally is",
+        "A dot is a switch; the bar is the median, the band its interval.",
+        &settled_plot(study, switches),
+    );
+    out += &figure(
+        "How much of the final picture is there",
+        "Tiles that are as they finally will be; the median over the switches of a mode.",
+        &picture_plot(study, switches),
+    );
+    out += &figure(
+        "Demand faults until then",
+        "Major faults of all processes of the application.",
+        &strips(
+            &strip_rows(study, switches, demand_faults, |m| m.demand_faults),
+            "faults",
+            None,
+        ),
+    );
+    out += &figure(
+        "In the order of measuring",
+        "A drift of the machine would show here, in every mode alike.",
+        &order_plot(study, switches),
+    );
+    out += &mode_table(study);
+    out += &comparison_table(study);
+    out += &prepage_table(study);
+    out += &discarded(study, switches);
+    out += &circumstances(&study.run);
+    out + "</section>\n"
+}
+
+fn key_numbers(study: &Study) -> String {
+    let mut out = String::from("<div class=\"keys\">");
+    for c in &study.comparisons {
+        let Some(gap) = c.gap_closed else { continue };
+        let _ = write!(
+            out,
+            "<div><b style=\"color:{}\">{}</b><span>{}</span> of the gap closed</div>",
+            super::plot::colour(c.mode),
+            c.mode.word(),
+            percent(Some(gap))
+        );
+    }
+    if let Some(bound) = &study.bound {
+        let _ = write!(
+            out,
+            "<div><b>bound</b><span>{}</span> is all that the processors allow: ({:.0} ms application CPU + {:.0} pages x \
+             {:.1} us) / {} cores</div>",
+            percent(Some(bound.gap_closed)),
+            bound.app_cpu_ms,
+            bound.pages,
+            bound.us_per_page,
+            study.run.machine.cores
+        );
+    }
+    out + "</div>\n"
+}
+
+fn figure(title: &str, caption: &str, svg: &str) -> String {
+    format!("<figure><h3>{title}</h3>{svg}<figcaption>{caption}</figcaption></figure>\n")
+}
+
+fn strip_rows(
+    study: &Study,
+    switches: &Switches,
+    value: fn(&Switch) -> f64,
+    median: fn(&crate::study::ModeRow) -> Option<Estimate>,
+) -> Vec<Strip> {
+    let row = |m: &crate::study::ModeRow| Strip {
+        mode: m.mode,
+        values: switches.values(m.mode, value),
+        median: median(m),
+    };
+    study.modes.iter().map(row).collect()
+}
+
+fn settled_plot(study: &Study, switches: &Switches) -> String {
+    let mark = study.bound.as_ref().map(|b| Mark {
+        value: b.settled_ms.value,
+        name: "bound".into(),
+    });
+    strips(
+        &strip_rows(study, switches, settled_ms, |m| m.settled_ms),
+        "ms",
+        mark.as_ref(),
+    )
+}
+
+/// Hundredths of the final picture that a switch shows at a time.
+fn share_of_picture(switch: &Switch, t_ms: f64) -> f64 {
+    let shown = switch
+        .frames
+        .iter()
+        .take_while(|f| f.t_ns as f64 / 1e6 <= t_ms)
+        .last();
+    shown.map_or(0.0, |f| {
+        100.0 * (switch.tiles - f.from_final) as f64 / switch.tiles as f64
+    })
+}
+
+fn picture_plot(study: &Study, switches: &Switches) -> String {
+    const POINTS: usize = 240;
+    let times = switches
+        .samples
+        .iter()
+        .map(settled_ms)
+        .collect::<Vec<f64>>();
+    let end = crate::statistics::quantile(&times, 0.98).unwrap_or(1.0) * 1.1;
+    let line = |mode: Mode| {
+        let point = |i: usize| {
+            let t = end * i as f64 / POINTS as f64;
+            (
+                t,
+                median(&switches.values(mode, |s| share_of_picture(s, t))).unwrap_or(0.0),
+            )
+        };
+        Line {
+            mode,
+            points: (0..=POINTS).map(point).collect(),
+        }
+    };
+    let all: Vec<Line> = study.modes.iter().map(|m| line(m.mode)).collect();
+    lines(
+        &all,
+        "ms since the activation",
+        "% of the tiles",
+        Some(100.0),
+        false,
+    )
+}
+
+fn order_plot(study: &Study, switches: &Switches) -> String {
+    let line = |mode: Mode| {
+        let numbered = switches
+            .samples
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.slot.mode == mode);
+        Line {
+            mode,
+            points: numbered
+                .map(|(i, s)| (i as f64 + 1.0, settled_ms(s)))
+                .collect(),
+        }
+    };
+    let all: Vec<Line> = study.modes.iter().map(|m| line(m.mode)).collect();
+    lines(&all, "switch", "ms", None, true)
+}
+
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("<table><tr>");
+    for cell in head {
+        let _ = write!(out, "<th>{cell}</th>");
+    }
+    out += "</tr>\n";
+    for row in rows {
+        out += "<tr>";
+        for cell in row {
+            let _ = write!(out, "<td>{}</td>", escape(cell));
+        }
+        out += "</tr>\n";
+    }
+    out + "</table>\n"
+}
+
+fn mode_table(study: &Study) -> String {
+    let rows: Vec<Vec<String>> = study
+        .modes
+        .iter()
+        .map(|m| {
+            vec![
+                m.mode.word().into(),
+                m.samples.to_string(),
+                interval(m.settled_ms, 0),
+                interval(m.first_frame_ms, 0),
+                interval(m.demand_faults, 0),
+                interval(m.app_cpu_ms, 0),
+                interval(m.swapped_out_pages, 0),
+            ]
+        })
+        .collect();
+    let head = [
+        "mode",
+        "n",
+        "settled, ms",
+        "first frame, ms",
+        "demand faults",
+        "application CPU, ms",
+        "pages swapped out",
+    ];
+    table(&head, &rows)
+}
+
+fn comparison_table(study: &Study) -> String {
+    let rows: Vec<Vec<String>> = study
+        .comparisons
+        .iter()
+        .map(|c| {
+            vec![
+                c.mode.word().into(),
+                interval(c.ratio_to_off, 2),
+                interval(c.first_frame_ratio_to_off, 2),
+                percent(c.gap_closed),
+            ]
+        })
+        .collect();
+    table(
+        &[
+            "against off, paired",
+            "settled, ratio",
+            "first frame, ratio",
+            "gap to resident closed",
+        ],
+        &rows,
+    )
+}
+
+fn prepage_table(study: &Study) -> String {
+    let mut rows: Vec<Vec<String>> = study
+        .shares
+        .iter()
+        .map(|s| {
+            let name = format!("{} {}", s.of, s.share.replace('_', " "));
+            vec![
+                name,
+                format!("{} %", interval(Some(s.percent), 1)),
+                format!("{} pages", s.pages),
+            ]
+        })
+        .collect();
+    if let Some(watching) = study.watching_ms {
+        let name = "observe against off, all resident".to_owned();
+        rows.push(vec![
+            name,
+            format!("{} ms", interval(Some(watching), 2)),
+            format!("{} pairs", watching.n),
+        ]);
+    }
+    for c in &study.costs {
+        let name = format!("{} {}", c.mode.word(), c.name.replace('_', " "));
+        rows.push(vec![
+            name,
+            interval(Some(c.median), 0),
+            format!("{} switches", c.median.n),
+        ]);
+    }
+    table(&["prepage", "", "rests on"], &rows)
+}
+
+fn discarded(study: &Study, switches: &Switches) -> String {
+    let listed: Vec<String> = study
+        .discarded
+        .iter()
+        .map(|(reason, n)| format!("{n} ({})", escape(reason)))
+        .collect();
+    let listed = if listed.is_empty() {
+        "none".to_owned()
+    } else {
+        listed.join(", ")
+    };
+    format!(
+        "<p>Discarded switches: {listed}. Switches to learn from, before the samples: {}.</p>\n",
+        switches.warmups
+    )
+}
+
+fn circumstances(run: &Run) -> String {
+    let m = &run.machine;
+    let mut rows = vec![
+        vec!["kernel".into(), m.kernel.clone()],
+        vec!["processor".into(), format!("{} x {}", m.cores, m.cpu_model)],
+        vec![
+            "memory".into(),
+            format!(
+                "{} MiB, pages of {} bytes, cgroup {}",
+                m.memory_bytes >> 20,
+                m.page_bytes,
+                m.memory_cgroup
+            ),
+        ],
+    ];
+    for s in &m.swap {
+        let compressor = s
+            .compressor
+            .as_deref()
+            .map(|c| format!(" ({c})"))
+            .unwrap_or_default();
+        rows.push(vec![
+            "swap".into(),
+            format!("{} on {}{compressor}, {} MiB", s.path, s.on, s.bytes >> 20),
+        ]);
+    }
+    let pairs = |map: &std::collections::BTreeMap<String, String>| {
+        map.iter()
+            .map(|(k, v)| format!("{k} {v}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    rows.push(vec!["disk".into(), pairs(&m.disk)]);
+    rows.push(vec!["settings".into(), pairs(&m.settings)]);
+    rows.push(vec!["versions".into(), pairs(&run.versions)]);
+    rows.push(vec![
+        "parameters".into(),
+        serde_json::to_string(&run.parameters).unwrap_or_default(),
+    ]);
+    format!(
+        "<details><summary>Circumstances</summary>{}</details>\n",
+        table(&["", ""], &rows)
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Line as RecordLine;
+    use crate::record::tests::{run, switch};
+    use crate::study::study_switches;
+
+    #[test]
+    fn the_page_is_self_contained() {
+        let mut lines = vec![RecordLine::Run(Box::new(run(&[Mode::Resident, Mode::Off])))];
+        for block in 0..6 {
+            lines.push(RecordLine::Sample(Box::new(switch(
+                block,
+                Mode::Resident,
+                100.0,
+            ))));
+            lines.push(RecordLine::Sample(Box::new(switch(
+                block,
+                Mode::Off,
+                400.0,
+            ))));
+        }
+        let switches = Switches::of(lines);
+        let html = page(&[Chapter {
+            study: study_switches(&switches),
+            switches,
+        }]);
+        assert_eq!(html.matches("<svg").count(), 4);
+        // The only address is the name of SVG's namespace.
+        assert_eq!(
+            html.matches("http").count(),
+            html.matches("http://www.w3.org/2000/svg").count()
+        );
+        assert!(!html.contains("NaN") && !html.contains("<script"));
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(escape("a<b>&c"), "a&lt;b&gt;&amp;c");
+    }
+}

@@ -1,0 +1,152 @@
+//! Everything that a measurement stands on: the session, the application in its group, the service, the instruments.
+
+use super::pressure::Others;
+use crate::apps::App;
+use crate::clock::{now_ns, sleep_ms};
+use crate::display::input::Keyboard;
+use crate::display::other_window::OtherWindow;
+use crate::display::screen::Screen;
+use crate::display::session::{Places, Session, command_in, log_file};
+use crate::display::windows::Display;
+use crate::display::{SCREEN_HEIGHT, SCREEN_WIDTH};
+use crate::error::{Context, Error, Result};
+use crate::group::Group;
+use crate::processes::Roles;
+use crate::service::Service;
+use std::process::{Child, Stdio};
+use x11rb::protocol::xproto::Window;
+
+/// The bench of one run.
+#[derive(Debug)]
+pub struct Bench {
+    /// The application.
+    pub app: App,
+    /// Its group.
+    pub app_group: Group,
+    /// The group of display server and window manager.
+    pub session_group: Group,
+    /// The connection to the display.
+    pub display: Display,
+    /// The keyboard.
+    pub keyboard: Keyboard,
+    /// The picture.
+    pub screen: Screen,
+    /// The other application.
+    pub other: OtherWindow,
+    /// The application's window.
+    pub window: Window,
+    /// Roles of the application's processes.
+    pub roles: Roles,
+    /// Roles of the session's.
+    pub session_roles: Roles,
+    /// prepage, where a mode needs it.
+    pub service: Option<Service>,
+    /// Processors online.
+    pub cores: u64,
+    /// The others, in the pressure setting.
+    pub others: Option<Others>,
+    /// Held: the processes of session and application.
+    pub _held: Vec<Child>,
+}
+
+/// Starts an application in a group and waits until its window can be used.
+pub fn launch(
+    app: &App,
+    instance: &str,
+    seed: u64,
+    places: &Places,
+    session: &Session,
+    display: &Display,
+    group: &Group,
+) -> Result<(Child, Window)> {
+    let command = (app.prepare)(places, instance, seed)?;
+    let (program, arguments) = command.split_first().expect("a command has a program");
+    let before = display.windows()?;
+    let process = command_in(group, &program.to_string_lossy())?
+        .args(arguments)
+        .env_clear()
+        .envs(session.environment(places))
+        .envs(app.environment.iter().copied())
+        .current_dir(places.home())
+        .stdout(Stdio::null())
+        .stderr(log_file(&places.disk, &format!("{}-{instance}", app.name))?)
+        .spawn()
+        .context("start", app.name)?;
+    let window = display
+        .wait_for_window(app.ready_limit_ms, |display, window| {
+            Ok(!before.contains(&window)
+                && display.class(window)?.contains(app.window_class)
+                && display.title(window)?.contains(app.ready_title))
+        })
+        .map_err(|e| {
+            let log = places.disk.join(format!("{}-{instance}.log", app.name));
+            let said = std::fs::read_to_string(log).unwrap_or_default();
+            let tail: String = said.lines().rev().take(5).collect::<Vec<_>>().join(" | ");
+            Error::new("launch", app.name, format!("{e}; it said: {tail}"))
+        })?;
+    Ok((process, window))
+}
+
+impl Bench {
+    /// Presses keys one after the other, as a person does.
+    pub fn type_keys(&self, keys: &[&str]) -> Result<()> {
+        const BETWEEN_MS: u64 = 60;
+        for key in keys {
+            self.keyboard
+                .press(&self.display.connection, self.keyboard.code(key)?)?;
+            sleep_ms(BETWEEN_MS);
+        }
+        Ok(())
+    }
+
+    /// Puts the keyboard focus into the application's content and the pointer where it touches nothing.
+    pub fn focus_content(&self) -> Result<()> {
+        self.display.activate_and_wait(self.window)?;
+        if self.app.click_first {
+            let middle = (SCREEN_WIDTH as i16 / 2, SCREEN_HEIGHT as i16 / 2);
+            self.keyboard
+                .click(&self.display.connection, middle.0, middle.1)?;
+        }
+        self.keyboard.point(
+            &self.display.connection,
+            SCREEN_WIDTH as i16 - 1,
+            SCREEN_HEIGHT as i16 - 1,
+        )?;
+        self.wait_until_idle(10_000);
+        Ok(())
+    }
+
+    /// Waits until the application uses next to no CPU time. Returns whether that came.
+    pub fn wait_until_idle(&self, limit_ms: u64) -> bool {
+        group_becomes_idle(&self.app_group, limit_ms)
+    }
+
+    /// The service's group, if there is one.
+    pub fn service_group(&self) -> Option<&Group> {
+        self.service.as_ref().map(Service::group)
+    }
+}
+
+/// Waits until a group uses next to no CPU time.
+pub fn group_becomes_idle(group: &Group, limit_ms: u64) -> bool {
+    const WINDOW_MS: u64 = 50;
+    const IDLE_US: u64 = 3_000;
+    const WINDOWS: u32 = 2;
+    let until = now_ns() + limit_ms * 1_000_000;
+    let mut quiet = 0;
+    let mut before = group.cpu_us();
+    while now_ns() < until {
+        sleep_ms(WINDOW_MS);
+        let now = group.cpu_us();
+        quiet = if now.saturating_sub(before) <= IDLE_US {
+            quiet + 1
+        } else {
+            0
+        };
+        if quiet == WINDOWS {
+            return true;
+        }
+        before = now;
+    }
+    false
+}

@@ -1,0 +1,164 @@
+//! The pressure setting: other applications push the measured one out under a shared limit, by being used.
+
+use super::bench::{Bench, group_becomes_idle, launch};
+use crate::apps::App;
+use crate::display::session::{Places, Session, command_in};
+use crate::display::windows::Display;
+use crate::error::{Context, Error, Result};
+use crate::group::Group;
+use crate::random::Random;
+use crate::reclaim::{self, State};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use x11rb::protocol::xproto::Window;
+
+/// The others: a second instance of the application with other content, and a process with a large working set.
+#[derive(Debug)]
+pub struct Others {
+    /// Their group.
+    pub group: Group,
+    window: Window,
+    hog: Hog,
+    /// Held: the second instance.
+    _process: Child,
+}
+
+/// A process that holds memory and touches all of it when told to.
+#[derive(Debug)]
+struct Hog {
+    _process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// How often the others are used between two switches: the first round takes what the application has not used for
+/// long, the second begins on what it has.
+const WORK_ROUNDS: u64 = 2;
+/// At least so many hundredths of the application's swappable pages have to be out before a sample.
+pub const OUT_PERCENT_MIN: u64 = 50;
+
+impl Others {
+    /// Starts them.
+    pub fn start(
+        app: &App,
+        seed: u64,
+        hog_mib: u64,
+        places: &Places,
+        session: &Session,
+        display: &Display,
+        group: Group,
+    ) -> Result<Self> {
+        let (process, window) = launch(
+            app,
+            "other",
+            seed ^ 0x5eed,
+            places,
+            session,
+            display,
+            &group,
+        )?;
+        let own = std::env::current_exe().context("find", "own executable")?;
+        let mut hog = command_in(&group, &own.to_string_lossy())?
+            .args([
+                "hog",
+                "--mib",
+                &hog_mib.to_string(),
+                "--seed",
+                &seed.to_string(),
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start", "hog")?;
+        let input = hog.stdin.take().expect("piped");
+        let output = BufReader::new(hog.stdout.take().expect("piped"));
+        Ok(Self {
+            group,
+            window,
+            hog: Hog {
+                _process: hog,
+                input,
+                output,
+            },
+            _process: process,
+        })
+    }
+
+    /// Uses them: a person works in the second instance for a moment, and the process goes over its working set.
+    fn work(&mut self, bench: &Bench, random: &mut Random) -> Result<()> {
+        const ACTIONS: usize = 3;
+        const IDLE_LIMIT_MS: u64 = 5_000;
+        bench.display.activate_and_wait(self.window)?;
+        bench.type_keys(&[bench.app.answer_key])?;
+        for _ in 0..ACTIONS {
+            bench.type_keys(bench.app.contexts[random.below(bench.app.contexts.len())].keys)?;
+        }
+        group_becomes_idle(&self.group, IDLE_LIMIT_MS);
+        self.hog.touch()
+    }
+}
+
+impl Hog {
+    fn touch(&mut self) -> Result<()> {
+        let mut line = String::new();
+        writeln!(self.input, "touch").context("tell", "hog")?;
+        self.output.read_line(&mut line).context("hear", "hog")?;
+        if line.trim() == "done" {
+            Ok(())
+        } else {
+            Err(Error::new("use", "hog", "it is gone"))
+        }
+    }
+}
+
+/// The body of the hidden `hog` command: half of every page is noise, so that it compresses about two to one.
+pub fn hog(mib: u64, seed: u64) {
+    let page_words = rustix::param::page_size() / 8;
+    let mut random = Random::stream(seed, "hog");
+    let mut words = vec![0u64; (mib << 20) as usize / 8];
+    for page in words.chunks_mut(page_words) {
+        page[..page_words / 2].fill_with(|| random.next_u64());
+    }
+    for line in std::io::stdin().lock().lines() {
+        if line.is_err() {
+            return;
+        }
+        for page in words.chunks_mut(page_words) {
+            page[0] = page[0].wrapping_add(1);
+        }
+        println!("done");
+    }
+}
+
+/// Uses the others, always by as much, and says how far that pushed the application out.
+pub fn push_out(
+    bench: &mut Bench,
+    random: &mut Random,
+) -> Result<std::result::Result<State, (String, State)>> {
+    let mut others = bench
+        .others
+        .take()
+        .expect("the pressure setting has others");
+    let worked = (0..WORK_ROUNDS).try_for_each(|_| others.work(bench, random));
+    bench.others = Some(others);
+    worked?;
+    bench.display.activate_and_wait(bench.other.window)?;
+    let mut state = reclaim::look(&bench.app_group, bench.service_group())?;
+    state.rounds = WORK_ROUNDS;
+    if out_percent(&state) >= OUT_PERCENT_MIN {
+        Ok(Ok(state))
+    } else {
+        Ok(Err((
+            "the others did not push the application out".to_owned(),
+            state,
+        )))
+    }
+}
+
+/// How many hundredths of the application's swappable pages are out.
+pub fn out_percent(state: &State) -> u64 {
+    let page_bytes = rustix::param::page_size() as u64;
+    let out = state.group.swap_bytes / page_bytes;
+    let present = (state.group.anon_bytes + state.group.shmem_bytes) / page_bytes;
+    100 * out / (out + present).max(1)
+}

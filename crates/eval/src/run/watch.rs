@@ -1,0 +1,111 @@
+//! Watches one switch: from asking for the activation to the final picture.
+
+use super::bench::Bench;
+use crate::clock::now_ns;
+use crate::display::windows::Change;
+use crate::error::Result;
+use crate::processes::Reading;
+use crate::settle::Frame;
+use prepage_kernel::process;
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Watched {
+    /// When the activation was asked for.
+    pub t0_ns: u64,
+    /// When the window became active, from then.
+    pub t_active_ns: Option<u64>,
+    /// When the key was pressed.
+    pub t_key_ns: Option<u64>,
+    /// The pictures.
+    pub frames: Vec<Frame>,
+    /// When watching ended.
+    pub t_end_ns: u64,
+    /// Whether the cap ended it.
+    pub capped: bool,
+}
+
+/// At most so many pictures are kept of one switch.
+const FRAMES_MAX: usize = 1000;
+
+/// Activates the application's window, presses its key as soon as the window manager has made it active, and keeps a
+/// picture of everything drawn until nothing was drawn for `quiet_ms`, or `cap_ms` are over.
+pub fn watch(bench: &mut Bench, before: &Reading, quiet_ms: u64, cap_ms: u64) -> Result<Watched> {
+    let code = bench.keyboard.code(bench.app.answer_key)?;
+    let (quiet_ns, cap_ns) = (quiet_ms * 1_000_000, cap_ms * 1_000_000);
+    bench.display.forget_changes()?;
+    let (cpu_before_us, majflt_before) = (bench.app_group.cpu_us(), majflt(before));
+    let t0_ns = now_ns();
+    bench.display.activate(bench.window)?;
+    let mut seen = Watched {
+        t0_ns,
+        t_active_ns: None,
+        t_key_ns: None,
+        frames: Vec::new(),
+        t_end_ns: 0,
+        capped: false,
+    };
+    let mut last_ns = t0_ns;
+    loop {
+        let quiet_end = if seen.t_key_ns.is_some() {
+            last_ns + quiet_ns
+        } else {
+            t0_ns + cap_ns
+        };
+        match bench.display.next_change(quiet_end.min(t0_ns + cap_ns))? {
+            Some(Change::Drawn) => {
+                last_ns = now_ns();
+                // Asked for again before the picture is read: what is drawn meanwhile makes another frame.
+                bench.display.watch_again()?;
+                let tiles = bench.screen.tiles()?;
+                let frame = Frame {
+                    t_ns: last_ns - t0_ns,
+                    tiles,
+                    cpu_us: bench.app_group.cpu_us().saturating_sub(cpu_before_us),
+                    majflt: majflt_now(before).saturating_sub(majflt_before),
+                };
+                push(&mut seen.frames, frame);
+            }
+            Some(Change::Active)
+                if seen.t_key_ns.is_none() && bench.display.active()? == bench.window =>
+            {
+                seen.t_active_ns = Some(now_ns() - t0_ns);
+                bench.keyboard.press(&bench.display.connection, code)?;
+                last_ns = now_ns();
+                seen.t_key_ns = Some(last_ns - t0_ns);
+            }
+            Some(Change::Active) => {}
+            None => break,
+        }
+    }
+    seen.t_end_ns = now_ns() - t0_ns;
+    seen.capped = seen.t_end_ns >= cap_ns;
+    Ok(seen)
+}
+
+fn majflt(reading: &Reading) -> u64 {
+    reading.values().map(|counters| counters.majflt).sum()
+}
+
+/// The major faults of the processes that were there before, as they are now.
+fn majflt_now(before: &Reading) -> u64 {
+    before
+        .keys()
+        .filter_map(|id| process::stat(id.pid).ok())
+        .map(|stat| stat.major_faults)
+        .sum()
+}
+
+/// Keeps a frame unless it shows the same as the one before.
+fn push(frames: &mut Vec<Frame>, frame: Frame) {
+    let same = frames
+        .last()
+        .is_some_and(|last: &Frame| last.tiles == frame.tiles);
+    if same {
+        return;
+    }
+    if frames.len() == FRAMES_MAX {
+        frames.pop();
+    }
+    frames.push(frame);
+}

@@ -1,0 +1,194 @@
+//! prepage as a person runs it: the service, the session's agent, and the command line. The only place that knows them.
+
+use crate::clock::{now_ns, sleep_ms};
+use crate::display::session::{Places, Session, command_in, log_file};
+use crate::error::{Context, Error, Result};
+use crate::group::Group;
+use crate::record::Mode;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The running service.
+#[derive(Debug)]
+pub struct Service {
+    socket: PathBuf,
+    command: PathBuf,
+    group: Group,
+    processes: Vec<Child>,
+    /// The number of the last switch that was read.
+    last_switch: u64,
+}
+
+/// What a run says when prepage's binaries are not there.
+fn absent(directory: &Path) -> Error {
+    let hint = "not built; build them with `cargo build --release` or name their directory with --prepage-bin";
+    Error::new(
+        "find",
+        format!("prepage and prepaged in {}", directory.display()),
+        hint,
+    )
+}
+
+/// Where the binaries are if nothing else is said: beside this one.
+pub fn default_directory() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("find", "own executable")?;
+    Ok(own.parent().unwrap_or(Path::new("/")).to_path_buf())
+}
+
+/// Switches are numbered from 1 in the life of an application's profile; here is only one application.
+fn number(switch: &serde_json::Value) -> u64 {
+    switch
+        .get("number")
+        .and_then(serde_json::Value::as_u64)
+        .unwrap_or(0)
+}
+
+impl Service {
+    /// Starts service and agent in their group. The binaries run from copies in memory: reclaiming the file pages that
+    /// the service has read, which its group is charged for, must not take its own code away.
+    pub fn start(
+        directory: &Path,
+        places: &Places,
+        session: &Session,
+        group: Group,
+    ) -> Result<Self> {
+        let own = places.memory.join("prepage");
+        fs::create_dir_all(own.join("state")).context("make", own.display())?;
+        for name in ["prepage", "prepaged"] {
+            fs::copy(directory.join(name), own.join(name)).map_err(|_| absent(directory))?;
+        }
+        let configuration = own.join("prepage.toml");
+        fs::write(&configuration, "").context("write", configuration.display())?;
+        let socket = own.join("socket");
+        group.never_swap();
+        let daemon = command_in(&group, &own.join("prepaged").to_string_lossy())?
+            .arg("--config")
+            .arg(&configuration)
+            .arg("--state")
+            .arg(own.join("state"))
+            .arg("--socket")
+            .arg(&socket)
+            .stdout(Stdio::null())
+            .stderr(log_file(&places.disk, "prepaged")?)
+            .spawn()
+            .context("start", "prepaged")?;
+        let mut service = Self {
+            socket,
+            command: own.join("prepage"),
+            group,
+            processes: vec![daemon],
+            last_switch: 0,
+        };
+        service.wait_until_ready(places)?;
+        let agent = command_in(&service.group, &service.command.to_string_lossy())?
+            .arg("--socket")
+            .arg(&service.socket)
+            .arg("agent")
+            .envs(session.environment(places))
+            .stdout(Stdio::null())
+            .stderr(log_file(&places.disk, "agent")?)
+            .spawn()
+            .context("start", "prepage agent")?;
+        service.processes.push(agent);
+        Ok(service)
+    }
+
+    fn wait_until_ready(&mut self, places: &Places) -> Result<()> {
+        const LIMIT_NS: u64 = 10_000_000_000;
+        let start = now_ns();
+        while self.call(&["status", "--json"]).is_err() {
+            let ended = self.processes[0].try_wait().ok().flatten();
+            if ended.is_some() || now_ns() - start > LIMIT_NS {
+                let log = fs::read_to_string(places.disk.join("prepaged.log")).unwrap_or_default();
+                return Err(Error::new(
+                    "start",
+                    "prepaged",
+                    format!("it does not answer; it said: {}", log.trim()),
+                ));
+            }
+            sleep_ms(20);
+        }
+        Ok(())
+    }
+
+    /// The group of the service.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Tracks the application in this group.
+    pub fn track(&self, app: &Group) -> Result<()> {
+        let directory = app.memory.to_string_lossy().into_owned();
+        self.call(&["track", "--cgroup", &directory]).map(|_| ())
+    }
+
+    /// Sets the mode; resident is demand paging with nothing to page.
+    pub fn set_mode(&self, mode: Mode) -> Result<()> {
+        self.call(&["mode", mode.of_prepage().word()]).map(|_| ())
+    }
+
+    /// prepage's records of the switches since the last call, oldest first. Waits for the record of the switch that was
+    /// just measured: prepage ends a switch only after some quiet. In mode off there is none.
+    pub fn new_switches(&mut self, mode: Mode) -> Result<Vec<serde_json::Value>> {
+        const LIMIT_NS: u64 = 4_000_000_000;
+        let start = now_ns();
+        loop {
+            let new = self.read_switches()?;
+            if !new.is_empty() || mode.of_prepage() == Mode::Off || now_ns() - start > LIMIT_NS {
+                return Ok(new);
+            }
+            sleep_ms(50);
+        }
+    }
+
+    /// Passes over the switches until now: those that prepage saw while the application was being used or reclaimed.
+    pub fn forget_switches(&mut self) -> Result<()> {
+        self.read_switches().map(|_| ())
+    }
+
+    fn read_switches(&mut self) -> Result<Vec<serde_json::Value>> {
+        let text = self.call(&["stats", "--json"])?;
+        let stats: serde_json::Value =
+            serde_json::from_str(&text).context("read", "prepage stats")?;
+        let all = stats
+            .get("switches")
+            .unwrap_or(&stats)
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let new: Vec<serde_json::Value> = all
+            .into_iter()
+            .filter(|s| number(s) > self.last_switch)
+            .collect();
+        self.last_switch = new.last().map_or(self.last_switch, number);
+        Ok(new)
+    }
+
+    /// The version.
+    pub fn version(&self) -> String {
+        self.call(&["--version"])
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default()
+    }
+
+    fn call(&self, arguments: &[&str]) -> Result<String> {
+        let operation = format!("prepage {}", arguments.join(" "));
+        let output = Command::new(&self.command)
+            .arg("--socket")
+            .arg(&self.socket)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .context("call", &operation)?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(Error::new(
+            "call",
+            operation,
+            format!("{}: {said}", output.status),
+        ))
+    }
+}

@@ -1,0 +1,124 @@
+//! Medians with bootstrap confidence intervals. Pure, and deterministic: the resampling is seeded.
+
+use crate::random::Random;
+use serde::{Deserialize, Serialize};
+
+/// A number with its 95 % confidence interval and the size of its sample.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Samples, or pairs.
+    pub n: usize,
+}
+
+/// Resamplings of a bootstrap.
+pub const RESAMPLES: usize = 4000;
+/// With fewer samples there is no interval worth the name, and so no estimate.
+pub const SAMPLES_MIN: usize = 4;
+/// The seed of all resampling: the same record gives the same study.
+const SEED: u64 = 0x9e37_79b9;
+
+/// The median; `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+/// A quantile, interpolated between neighbours; `None` of nothing.
+pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let position = q.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
+    let (below, above) = (position.floor() as usize, position.ceil() as usize);
+    Some(sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64))
+}
+
+/// Any statistic of `n` exchangeable units (samples or blocks), with its percentile bootstrap interval. `None` where
+/// there are too few units or the statistic is not defined.
+pub fn bootstrap(n: usize, statistic: impl Fn(&[usize]) -> Option<f64>) -> Option<Estimate> {
+    if n < SAMPLES_MIN {
+        return None;
+    }
+    let all: Vec<usize> = (0..n).collect();
+    let value = statistic(&all)?;
+    let mut random = Random::new(SEED);
+    let mut drawn = vec![0; n];
+    let mut values = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        drawn.fill_with(|| random.below(n));
+        values.extend(statistic(&drawn));
+    }
+    // A statistic that is rarely defined has no interval.
+    if values.len() * 2 < RESAMPLES {
+        return None;
+    }
+    Some(Estimate {
+        value,
+        low: quantile(&values, 0.025)?,
+        high: quantile(&values, 0.975)?,
+        n,
+    })
+}
+
+/// The median of some values, with its interval.
+pub fn median_estimate(values: &[f64]) -> Option<Estimate> {
+    bootstrap(values.len(), |drawn| {
+        let picked: Vec<f64> = drawn.iter().map(|&i| values[i]).collect();
+        median(&picked)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.25), Some(2.0));
+    }
+
+    #[test]
+    fn an_interval_holds_its_estimate_and_narrows() {
+        let values = |n: usize| {
+            (0..n)
+                .map(|i| 100.0 + (i * 7919 % 101) as f64)
+                .collect::<Vec<_>>()
+        };
+        let few = median_estimate(&values(10)).unwrap();
+        let many = median_estimate(&values(200)).unwrap();
+        for e in [few, many] {
+            assert!(e.low <= e.value && e.value <= e.high);
+        }
+        assert!(many.high - many.low < few.high - few.low);
+        assert_eq!(few, median_estimate(&values(10)).unwrap());
+    }
+
+    #[test]
+    fn too_few_samples_give_no_estimate() {
+        assert_eq!(median_estimate(&[1.0, 2.0, 3.0]), None);
+        assert_eq!(bootstrap(10, |_| None), None);
+    }
+
+    #[test]
+    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
+        let mut random = Random::new(5);
+        let mut covered = 0;
+        const TRIALS: usize = 60;
+        for _ in 0..TRIALS {
+            let values: Vec<f64> = (0..25).map(|_| random.below(1001) as f64).collect();
+            let e = median_estimate(&values).unwrap();
+            covered += usize::from(e.low <= 500.0 && 500.0 <= e.high);
+        }
+        assert!(covered * 100 >= TRIALS * 85, "{covered} of {TRIALS}");
+    }
+}

@@ -1,0 +1,284 @@
+//! The numbers, each a pure function of the samples.
+
+use super::switches::{
+    Block, Switches, app_cpu_ms, demand_faults, first_frame_ms, of_prepage, settled_ms,
+};
+use super::{Bound, Comparison, CostRow, ModeRow, ShareRow};
+use crate::record::{Mode, Switch};
+use crate::statistics::{Estimate, bootstrap, median, median_estimate};
+
+/// One mode by itself.
+pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
+    let page_bytes = switches.run.machine.page_bytes as f64;
+    let estimate = |value: &dyn Fn(&Switch) -> f64| median_estimate(&switches.values(mode, value));
+    ModeRow {
+        mode,
+        samples: switches.values(mode, settled_ms).len(),
+        settled_ms: estimate(&settled_ms),
+        first_frame_ms: estimate(&first_frame_ms),
+        demand_faults: estimate(&demand_faults),
+        app_cpu_ms: estimate(&app_cpu_ms),
+        swapped_out_pages: estimate(&|s| s.state.group.swap_bytes as f64 / page_bytes),
+    }
+}
+
+/// One mode against off, and where it lies between off and resident.
+pub fn comparison(switches: &Switches, mode: Mode) -> Comparison {
+    Comparison {
+        mode,
+        ratio_to_off: median_ratio(&switches.blocks(&[mode, Mode::Off]), mode, settled_ms),
+        first_frame_ratio_to_off: median_ratio(
+            &switches.blocks(&[mode, Mode::Off]),
+            mode,
+            first_frame_ms,
+        ),
+        gap_closed: gap_closed(switches, mode),
+    }
+}
+
+fn median_ratio(
+    blocks: &[Block<'_>],
+    mode: Mode,
+    value: impl Fn(&Switch) -> f64,
+) -> Option<Estimate> {
+    let ratios: Vec<f64> = blocks
+        .iter()
+        .map(|b| value(b[&mode]) / value(b[&Mode::Off]))
+        .collect();
+    median_estimate(&ratios)
+}
+
+/// The median of one number over drawn blocks.
+fn median_over(
+    blocks: &[Block<'_>],
+    drawn: &[usize],
+    mode: Mode,
+    value: impl Fn(&Switch) -> f64,
+) -> Option<f64> {
+    let values: Vec<f64> = drawn.iter().map(|&i| value(blocks[i][&mode])).collect();
+    median(&values)
+}
+
+fn gap_closed(switches: &Switches, mode: Mode) -> Option<Estimate> {
+    if mode.is_resident() {
+        return None;
+    }
+    // Blocks are drawn whole: what made a block slow made all of its modes slow.
+    let blocks = switches.blocks(&[Mode::Off, Mode::Resident, mode]);
+    bootstrap(blocks.len(), |drawn| {
+        let of = |mode| median_over(&blocks, drawn, mode, settled_ms);
+        share_of_gap(of(Mode::Off)?, of(mode)?, of(Mode::Resident)?)
+    })
+}
+
+fn share_of_gap(off: f64, mode: f64, resident: f64) -> Option<f64> {
+    (off > resident).then(|| (off - mode) / (off - resident))
+}
+
+/// What watching costs where nothing has to be fetched.
+pub fn watching(switches: &Switches) -> Option<Estimate> {
+    let blocks = switches.blocks(&[Mode::Resident, Mode::ResidentObserve]);
+    let more =
+        |b: &Block<'_>| settled_ms(b[&Mode::ResidentObserve]) - settled_ms(b[&Mode::Resident]);
+    median_estimate(&blocks.iter().map(more).collect::<Vec<f64>>())
+}
+
+/// The least time: the application's own work and the pages' work, spread over all cores without any loss.
+pub fn bound(switches: &Switches) -> Option<Bound> {
+    let blocks = switches.blocks(&[Mode::Off, Mode::Resident]);
+    let cores = switches.run.machine.cores.max(1) as f64;
+    let fetch_us = fetch_us_per_page(switches);
+    let parts = |drawn: &[usize]| {
+        let own_ms = median_over(&blocks, drawn, Mode::Resident, app_cpu_ms)?;
+        let pages = median_over(&blocks, drawn, Mode::Off, demand_faults)?;
+        let off_cpu_ms = median_over(&blocks, drawn, Mode::Off, app_cpu_ms)?;
+        let demand_us = (off_cpu_ms - own_ms) * 1e3 / pages.max(1.0);
+        let us_per_page = fetch_us.unwrap_or(demand_us);
+        Some((
+            own_ms,
+            pages,
+            us_per_page,
+            (own_ms + pages * us_per_page / 1e3) / cores,
+        ))
+    };
+    // Where the processors would allow less than the resident time, that is the least.
+    let least = |drawn: &[usize]| {
+        let resident = median_over(&blocks, drawn, Mode::Resident, settled_ms)?;
+        Some(parts(drawn)?.3.max(resident))
+    };
+    let all: Vec<usize> = (0..blocks.len()).collect();
+    let (app_cpu_ms, pages, us_per_page, _) = parts(&all)?;
+    Some(Bound {
+        settled_ms: bootstrap(blocks.len(), least)?,
+        gap_closed: bootstrap(blocks.len(), |drawn| {
+            let of = |mode| median_over(&blocks, drawn, mode, settled_ms);
+            share_of_gap(of(Mode::Off)?, least(drawn)?, of(Mode::Resident)?)
+        })?,
+        app_cpu_ms,
+        pages,
+        us_per_page,
+        us_per_page_of: if fetch_us.is_some() {
+            "fetch"
+        } else {
+            "demand"
+        },
+    })
+}
+
+/// What a page costs prepage's threads, in mode full.
+fn fetch_us_per_page(switches: &Switches) -> Option<f64> {
+    let per_page = |s: &Switch| {
+        let pages = of_prepage(s, "anon.fetched")? + of_prepage(s, "file.fetched")?;
+        let us = of_prepage(s, "timing.fetch_cpu_us")?;
+        (pages > 0.0 && us > 0.0).then_some(us / pages)
+    };
+    let of_full = switches
+        .samples
+        .iter()
+        .filter(|s| s.slot.mode == Mode::Full);
+    median(&of_full.filter_map(per_page).collect::<Vec<f64>>())
+}
+
+/// Precision and recall: the pages of all samples together, the interval by drawing samples.
+pub fn shares(switches: &Switches) -> Vec<ShareRow> {
+    let mut rows = Vec::new();
+    for of in ["anon", "file"] {
+        for share in ["precision", "holdout_precision", "holdout_recall"] {
+            let counts: Vec<(f64, f64)> = switches
+                .samples
+                .iter()
+                .filter_map(|s| {
+                    let part = |part: &str| of_prepage(s, &format!("{of}.{share}.{part}"));
+                    Some((part("hits")?, part("of")?))
+                })
+                .filter(|&(_, of)| of > 0.0)
+                .collect();
+            let pooled = |drawn: &[usize]| {
+                let sum = |part: fn(&(f64, f64)) -> f64| {
+                    drawn.iter().map(|&i| part(&counts[i])).sum::<f64>()
+                };
+                Some(100.0 * sum(|c| c.0) / sum(|c| c.1))
+            };
+            if let Some(percent) = bootstrap(counts.len(), pooled) {
+                rows.push(ShareRow {
+                    of,
+                    share,
+                    percent,
+                    pages: counts.iter().map(|c| c.1 as u64).sum(),
+                });
+            }
+        }
+    }
+    rows
+}
+
+/// What prepage took, by mode.
+pub fn costs(switches: &Switches) -> Vec<CostRow> {
+    const PATHS: [(&str, &str); 8] = [
+        ("signal_to_fetch_us", "timing.signal_to_fetch_us"),
+        ("switch_path_us", "timing.switch_path_us"),
+        ("fetch_us", "timing.fetch_us"),
+        ("fetch_cpu_us", "timing.fetch_cpu_us"),
+        ("management_cpu_us", "timing.management_cpu_us"),
+        ("anon_fetched_pages", "anon.fetched"),
+        ("file_fetched_pages", "file.fetched"),
+        ("anon_late_pages", "anon.late"),
+    ];
+    let mut rows = Vec::new();
+    for mode in switches.modes() {
+        let samples = || {
+            switches
+                .samples
+                .iter()
+                .filter(|s| s.slot.mode == mode && !s.prepage.is_empty())
+        };
+        for (name, path) in PATHS {
+            let values: Vec<f64> = samples().filter_map(|s| of_prepage(s, path)).collect();
+            rows.extend(median_estimate(&values).map(|median| CostRow { mode, name, median }));
+        }
+        let service: Vec<f64> = samples().map(|s| s.service_cpu_us as f64).collect();
+        rows.extend(median_estimate(&service).map(|median| CostRow {
+            mode,
+            name: "service_cpu_us",
+            median,
+        }));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Line;
+    use crate::record::tests::{run, switch};
+
+    /// Ten blocks, some twice as slow as others in every mode.
+    fn switches() -> Switches {
+        let modes = [Mode::Resident, Mode::Off, Mode::Full];
+        let mut lines = vec![Line::Run(Box::new(run(&modes)))];
+        for block in 0..10 {
+            let slow = 1.0 + f64::from(block % 2);
+            for (mode, ms) in [
+                (Mode::Resident, 100.0),
+                (Mode::Off, 400.0),
+                (Mode::Full, 200.0),
+            ] {
+                let mut sample = switch(block, mode, ms * slow);
+                if mode == Mode::Off {
+                    sample.frames[0].majflt = 20_000;
+                    sample.frames[0].cpu_us = 200_000;
+                }
+                if mode == Mode::Full {
+                    sample.prepage = vec![serde_json::json!({
+                        "void": null,
+                        "anon": {"fetched": 10_000, "precision": {"hits": 90, "of": 100}},
+                        "file": {"fetched": 0},
+                        "timing": {"fetch_cpu_us": 40_000}
+                    })];
+                }
+                lines.push(Line::Sample(Box::new(sample)));
+            }
+        }
+        Switches::of(lines)
+    }
+
+    #[test]
+    fn pairs_are_free_of_what_slows_a_whole_block() {
+        let full = comparison(&switches(), Mode::Full);
+        let ratio = full.ratio_to_off.unwrap();
+        assert_eq!((ratio.value, ratio.low, ratio.high), (0.5, 0.5, 0.5));
+        let gap = full.gap_closed.unwrap();
+        assert!(
+            (gap.value - 2.0 / 3.0).abs() < 1e-9 && (gap.low - gap.high).abs() < 1e-9,
+            "{gap:?}"
+        );
+    }
+
+    #[test]
+    fn the_bound_adds_own_work_and_pages_over_the_cores() {
+        let bound = bound(&switches()).unwrap();
+        // (100 ms + 20,000 pages x 4 us) / 2 cores = 90 ms, and resident took longer.
+        assert_eq!((bound.us_per_page, bound.us_per_page_of), (4.0, "fetch"));
+        assert_eq!(bound.settled_ms.value, 150.0);
+        assert_eq!(bound.gap_closed.value, 1.0);
+    }
+
+    #[test]
+    fn shares_are_pooled() {
+        let shares = shares(&switches());
+        assert_eq!(shares.len(), 1);
+        assert_eq!(
+            (shares[0].of, shares[0].share, shares[0].pages),
+            ("anon", "precision", 1000)
+        );
+        assert_eq!(shares[0].percent.value, 90.0);
+    }
+
+    #[test]
+    fn few_samples_make_no_claim() {
+        let mut few = switches();
+        few.samples.truncate(9);
+        assert!(comparison(&few, Mode::Full).gap_closed.is_none());
+        assert!(mode_row(&few, Mode::Off).settled_ms.is_none());
+    }
+}

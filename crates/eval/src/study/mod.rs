@@ -1,0 +1,135 @@
+//! `study`: derives every number from the records alone.
+
+pub mod measures;
+pub mod switches;
+pub mod text;
+
+use crate::error::Result;
+use crate::record::{self, Mode, Run};
+use crate::statistics::Estimate;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use switches::Switches;
+
+/// Everything that one record says.
+#[derive(Clone, Debug, Serialize)]
+pub struct Study {
+    /// The circumstances.
+    pub run: Run,
+    /// One row a mode, in the order of [`Mode`].
+    pub modes: Vec<ModeRow>,
+    /// Every mode against off and resident, paired by block.
+    pub comparisons: Vec<Comparison>,
+    /// What watching costs where nothing has to be fetched: observe against off, all resident.
+    pub watching_ms: Option<Estimate>,
+    /// The least time that this machine's processors allow.
+    pub bound: Option<Bound>,
+    /// Precision and recall.
+    pub shares: Vec<ShareRow>,
+    /// What prepage itself took.
+    pub costs: Vec<CostRow>,
+    /// Discarded switches by reason.
+    pub discarded: BTreeMap<String, usize>,
+}
+
+/// One mode. A number without a confidence interval is not there.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModeRow {
+    /// The mode.
+    pub mode: Mode,
+    /// How many samples.
+    pub samples: usize,
+    /// Median time to the settled picture.
+    pub settled_ms: Option<Estimate>,
+    /// Median time to the first frame.
+    pub first_frame_ms: Option<Estimate>,
+    /// Median demand faults (major faults) of the application until its picture settled.
+    pub demand_faults: Option<Estimate>,
+    /// Median CPU time of the application until then.
+    pub app_cpu_ms: Option<Estimate>,
+    /// Median pages swapped out before the switch.
+    pub swapped_out_pages: Option<Estimate>,
+}
+
+/// One mode against the others.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The mode.
+    pub mode: Mode,
+    /// Time to the settled picture over that of off: median of the blocks' ratios.
+    pub ratio_to_off: Option<Estimate>,
+    /// The same of the time to the first frame.
+    pub first_frame_ratio_to_off: Option<Estimate>,
+    /// (off - mode) / (off - resident), of medians over the same blocks.
+    pub gap_closed: Option<Estimate>,
+}
+
+/// (application CPU + pages x us per page) / cores.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bound {
+    /// The bound.
+    pub settled_ms: Estimate,
+    /// The gap that would be closed at the bound; no mode can close more.
+    pub gap_closed: Estimate,
+    /// CPU time of the application with everything resident.
+    pub app_cpu_ms: f64,
+    /// Pages that were demanded in mode off.
+    pub pages: f64,
+    /// CPU time that one costs.
+    pub us_per_page: f64,
+    /// Whose: `fetch` (prepage's threads, mode full) or `demand` (the application's own faults).
+    pub us_per_page_of: &'static str,
+}
+
+/// A precision or recall, in hundredths.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShareRow {
+    /// `anon` or `file`.
+    pub of: &'static str,
+    /// `precision`, `holdout_precision` or `holdout_recall`.
+    pub share: &'static str,
+    /// All samples' pages together.
+    pub percent: Estimate,
+    /// The pages it rests on.
+    pub pages: u64,
+}
+
+/// What prepage took, by its own record.
+#[derive(Clone, Debug, Serialize)]
+pub struct CostRow {
+    /// The mode.
+    pub mode: Mode,
+    /// The name in prepage's record, such as `switch_path_us`.
+    pub name: &'static str,
+    /// The median.
+    pub median: Estimate,
+}
+
+/// Studies one record.
+pub fn study(path: &Path) -> Result<Study> {
+    let switches = Switches::of(record::read(path)?);
+    Ok(study_switches(&switches))
+}
+
+/// Studies the switches of one record.
+pub fn study_switches(switches: &Switches) -> Study {
+    let modes = switches.modes();
+    Study {
+        run: switches.run.clone(),
+        modes: modes
+            .iter()
+            .map(|&mode| measures::mode_row(switches, mode))
+            .collect(),
+        comparisons: modes
+            .iter()
+            .filter(|&&mode| mode != Mode::Off)
+            .map(|&mode| measures::comparison(switches, mode))
+            .collect(),
+        watching_ms: measures::watching(switches),
+        bound: measures::bound(switches),
+        shares: measures::shares(switches),
+        costs: measures::costs(switches),
+        discarded: switches.discarded.clone(),
+    }
+}

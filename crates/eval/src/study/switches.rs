@@ -1,0 +1,137 @@
+//! A record sorted for study: samples by mode and by block.
+
+use crate::record::{Line, Mode, Run, Switch};
+use crate::settle::FrameRecord;
+use std::collections::BTreeMap;
+
+/// The samples of a record.
+#[derive(Clone, Debug)]
+pub struct Switches {
+    /// The circumstances.
+    pub run: Run,
+    /// In the order in which they were measured.
+    pub samples: Vec<Switch>,
+    /// How many switches prepage learned from first.
+    pub warmups: usize,
+    /// Discarded switches by reason.
+    pub discarded: BTreeMap<String, usize>,
+}
+
+/// The samples of one block by mode.
+pub type Block<'a> = BTreeMap<Mode, &'a Switch>;
+
+impl Switches {
+    /// Sorts the lines of a record, whose first line is its circumstances.
+    pub fn of(lines: Vec<Line>) -> Self {
+        let mut lines = lines.into_iter();
+        let Some(Line::Run(run)) = lines.next() else {
+            panic!("a record begins with its circumstances")
+        };
+        let mut sorted = Self {
+            run: *run,
+            samples: Vec::new(),
+            warmups: 0,
+            discarded: BTreeMap::new(),
+        };
+        for line in lines {
+            match line {
+                Line::Sample(switch) => sorted.samples.push(*switch),
+                Line::Warmup(_) => sorted.warmups += 1,
+                // Two readings of one cause differ in their numbers only.
+                Line::Discarded(d) => {
+                    let reason = d.reason.split(':').next().unwrap_or_default().to_owned();
+                    *sorted.discarded.entry(reason).or_default() += 1;
+                }
+                Line::Run(_) => {}
+            }
+        }
+        sorted
+    }
+
+    /// The modes that were measured.
+    pub fn modes(&self) -> Vec<Mode> {
+        let mut modes: Vec<Mode> = self.samples.iter().map(|s| s.slot.mode).collect();
+        modes.sort_unstable();
+        modes.dedup();
+        modes
+    }
+
+    /// One number of every sample of a mode.
+    pub fn values(&self, mode: Mode, value: impl Fn(&Switch) -> f64) -> Vec<f64> {
+        self.samples
+            .iter()
+            .filter(|s| s.slot.mode == mode)
+            .map(value)
+            .collect()
+    }
+
+    /// The blocks that hold all of these modes.
+    pub fn blocks(&self, modes: &[Mode]) -> Vec<Block<'_>> {
+        let mut blocks: BTreeMap<u32, Block<'_>> = BTreeMap::new();
+        for sample in &self.samples {
+            blocks
+                .entry(sample.slot.block)
+                .or_default()
+                .insert(sample.slot.mode, sample);
+        }
+        blocks
+            .into_values()
+            .filter(|block| modes.iter().all(|mode| block.contains_key(mode)))
+            .collect()
+    }
+}
+
+/// Time to the settled picture.
+pub fn settled_ms(switch: &Switch) -> f64 {
+    switch.t_settled_ns as f64 / 1e6
+}
+
+/// Time to the first frame.
+pub fn first_frame_ms(switch: &Switch) -> f64 {
+    switch.t_first_frame_ns as f64 / 1e6
+}
+
+/// The frame from which on the picture stayed.
+fn settled_frame(switch: &Switch) -> Option<&FrameRecord> {
+    switch.frames.iter().find(|f| f.t_ns == switch.t_settled_ns)
+}
+
+/// Major faults of the application until its picture settled.
+pub fn demand_faults(switch: &Switch) -> f64 {
+    settled_frame(switch).map_or(0, |f| f.majflt) as f64
+}
+
+/// CPU time of the application until its picture settled; what it does afterwards holds nobody up.
+pub fn app_cpu_ms(switch: &Switch) -> f64 {
+    settled_frame(switch).map_or(0, |f| f.cpu_us) as f64 / 1e3
+}
+
+/// A number of prepage's record of the switch, by its path such as `timing.fetch_us`; `None` if there is no record, or
+/// it is void: an observation of which nothing can be said.
+pub fn of_prepage(switch: &Switch, path: &str) -> Option<f64> {
+    let record = switch.prepage.last()?;
+    if record.get("void").is_some_and(|void| !void.is_null()) {
+        return None;
+    }
+    path.split('.')
+        .try_fold(record, |value, name| value.get(name))?
+        .as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::switch;
+
+    #[test]
+    fn numbers_of_prepage_by_path() {
+        let mut sample = switch(0, Mode::Full, 200.0);
+        assert_eq!(of_prepage(&sample, "timing.fetch_us"), None);
+        sample.prepage = vec![serde_json::json!({"void": null, "timing": {"fetch_us": 70}})];
+        assert_eq!(of_prepage(&sample, "timing.fetch_us"), Some(70.0));
+        sample
+            .prepage
+            .push(serde_json::json!({"void": "reclaimed", "timing": {"fetch_us": 80}}));
+        assert_eq!(of_prepage(&sample, "timing.fetch_us"), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! A study as a small table of text.
+
+use super::Study;
+use crate::record::Setting;
+use crate::statistics::Estimate;
+use std::fmt::Write;
+
+/// "value [low, high]", or nothing where there is no interval.
+pub fn interval(estimate: Option<Estimate>, decimals: usize) -> String {
+    match estimate {
+        Some(e) => format!(
+            "{:.decimals$} [{:.decimals$}, {:.decimals$}]",
+            e.value, e.low, e.high
+        ),
+        None => "-".into(),
+    }
+}
+
+/// The same in hundredths.
+pub fn percent(estimate: Option<Estimate>) -> String {
+    let hundred = |e: Estimate| Estimate {
+        value: e.value * 100.0,
+        low: e.low * 100.0,
+        high: e.high * 100.0,
+        ..e
+    };
+    match estimate.map(hundred) {
+        Some(e) => format!("{:.0} % [{:.0}, {:.0}]", e.value, e.low, e.high),
+        None => "-".into(),
+    }
+}
+
+/// The setting in words.
+pub fn setting_words(setting: Setting) -> &'static str {
+    match setting {
+        Setting::Reclaimed => "everything swapped out and dropped",
+        Setting::Pressure => "pushed out by other applications under a shared limit",
+    }
+}
+
+/// Rows of cells as aligned columns: the first to the left, the others to the right.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| {
+        rows.iter()
+            .filter_map(|r| r.get(c))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (c, cell) in row.iter().enumerate() {
+            let width = widths[c];
+            let _ = if c == 0 {
+                write!(line, "  {cell:<width$}")
+            } else {
+                write!(line, "  {cell:>width$}")
+            };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+fn cells(words: &[&str]) -> Vec<String> {
+    words.iter().map(|w| w.to_string()).collect()
+}
+
+/// The whole study.
+pub fn show(study: &Study) -> String {
+    let p = &study.run.parameters;
+    let mut out = format!(
+        "{}: {} (seed {}); medians with 95 % intervals\n",
+        p.app,
+        setting_words(p.setting),
+        p.seed
+    );
+    out += &table(&mode_rows(study));
+    if !study.comparisons.is_empty() {
+        out += "\n";
+        out += &table(&comparison_rows(study));
+    }
+    if let Some(bound) = &study.bound {
+        let _ = writeln!(
+            out,
+            "\n  bound: ({:.0} ms application CPU + {:.0} pages x {:.1} us by {}) / {} cores, at least resident: {} ms, \
+             {} of the gap",
+            bound.app_cpu_ms,
+            bound.pages,
+            bound.us_per_page,
+            bound.us_per_page_of,
+            study.run.machine.cores,
+            interval(Some(bound.settled_ms), 0),
+            percent(Some(bound.gap_closed)),
+        );
+    }
+    if let Some(watching) = study.watching_ms {
+        let _ = writeln!(
+            out,
+            "\n  observe against off, all resident: {} ms",
+            interval(Some(watching), 2)
+        );
+    }
+    if !study.shares.is_empty() {
+        out += "\n";
+        out += &table(&share_rows(study));
+    }
+    if !study.costs.is_empty() {
+        out += "\n";
+        out += &table(&cost_rows(study));
+    }
+    if !study.discarded.is_empty() {
+        let listed: Vec<String> = study
+            .discarded
+            .iter()
+            .map(|(reason, n)| format!("{n} {reason}"))
+            .collect();
+        let _ = writeln!(out, "\n  discarded: {}", listed.join(", "));
+    }
+    out
+}
+
+fn mode_rows(study: &Study) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&[
+        "mode",
+        "n",
+        "settled ms",
+        "first frame ms",
+        "demand faults",
+        "CPU ms",
+        "swapped out pages",
+    ])];
+    for m in &study.modes {
+        rows.push(vec![
+            m.mode.word().into(),
+            m.samples.to_string(),
+            interval(m.settled_ms, 0),
+            interval(m.first_frame_ms, 0),
+            interval(m.demand_faults, 0),
+            interval(m.app_cpu_ms, 0),
+            interval(m.swapped_out_pages, 0),
+        ]);
+    }
+    rows
+}
+
+fn comparison_rows(study: &Study) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&[
+        "against off",
+        "pairs",
+        "settled, ratio",
+        "first frame, ratio",
+        "gap closed",
+    ])];
+    for c in &study.comparisons {
+        rows.push(vec![
+            c.mode.word().into(),
+            c.ratio_to_off.map_or(0, |e| e.n).to_string(),
+            interval(c.ratio_to_off, 2),
+            interval(c.first_frame_ratio_to_off, 2),
+            percent(c.gap_closed),
+        ]);
+    }
+    rows
+}
+
+fn share_rows(study: &Study) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&["prepage", "%", "pages"])];
+    for s in &study.shares {
+        let name = format!("{} {}", s.of, s.share.replace('_', " "));
+        rows.push(vec![
+            name,
+            interval(Some(s.percent), 1),
+            s.pages.to_string(),
+        ]);
+    }
+    rows
+}
+
+fn cost_rows(study: &Study) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&["prepage's own", "median"])];
+    for c in &study.costs {
+        rows.push(vec![
+            format!("{} {}", c.mode.word(), c.name),
+            interval(Some(c.median), 0),
+        ]);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let text = table(&[cells(&["a", "bb"]), cells(&["ccc", "d"])]);
+        assert_eq!(text, "  a    bb\n  ccc   d\n");
+    }
+
+    #[test]
+    fn nothing_without_an_interval_is_printed() {
+        assert_eq!(interval(None, 1), "-");
+        let e = Estimate {
+            value: 0.7,
+            low: 0.6,
+            high: 0.8,
+            n: 9,
+        };
+        assert_eq!(interval(Some(e), 2), "0.70 [0.60, 0.80]");
+        assert_eq!(percent(Some(e)), "70 % [60, 80]");
+    }
+}

@@ -1,0 +1,589 @@
+//! The service's interface: its methods, what they take and give, and their errors. Shared by service and clients.
+
+use crate::wire::Request;
+use prepage_core::identity::{AppId, AppKind};
+use prepage_core::outcome::SwitchRecord;
+use prepage_core::params::Mode;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// The name of our interface.
+pub const INTERFACE: &str = "org.prepage.Prepage1";
+
+/// The interface that every Varlink service has.
+pub const SERVICE_INTERFACE: &str = "org.varlink.service";
+
+/// Our interface, as Varlink describes it.
+pub const DESCRIPTION: &str = include_str!("org.prepage.Prepage1.varlink");
+
+/// The description of the interface that every Varlink service has.
+pub const SERVICE_DESCRIPTION: &str = include_str!("org.varlink.service.varlink");
+
+/// Which application is meant: by a process, a control group or a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// One of its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// Its control group: an absolute directory of any hierarchy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Its name; with `pid` or `cgroup`, the name to give it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Who reports a switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reporter {
+    /// A framework or a user says so.
+    #[default]
+    Explicit,
+    /// A window got the focus.
+    Focus,
+}
+
+/// Parameters of `SwitchBegin`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BeginParameters {
+    /// As in [`Target`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// As in [`Target`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// As in [`Target`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Who reports it.
+    #[serde(default)]
+    pub source: Reporter,
+}
+
+/// Parameters of `SetMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModeParameters {
+    /// The mode.
+    pub mode: Mode,
+}
+
+/// Parameters of the methods on one application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppParameters {
+    /// Its id, as replies give it, or a name that only one application has.
+    pub app: String,
+}
+
+/// Parameters of `Stats`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatsParameters {
+    /// The application; without it, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+}
+
+/// Parameters of `Import`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportParameters {
+    /// An exported profile, its bytes in hexadecimal.
+    pub profile: String,
+}
+
+/// Parameters of `org.varlink.service.GetInterfaceDescription`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceParameters {
+    /// The interface's name.
+    pub interface: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParameters {}
+
+/// What a caller asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `org.varlink.service.GetInfo`
+    GetInfo,
+    /// `org.varlink.service.GetInterfaceDescription`
+    GetInterfaceDescription(InterfaceParameters),
+    /// `Track`
+    Track(Target),
+    /// `Untrack`
+    Untrack(Target),
+    /// `SwitchBegin`
+    SwitchBegin(BeginParameters),
+    /// `SwitchEnd`
+    SwitchEnd(Target),
+    /// `SetMode`
+    SetMode(ModeParameters),
+    /// `Status`
+    Status,
+    /// `ListApps`
+    ListApps,
+    /// `Forget`
+    Forget(AppParameters),
+    /// `Export`
+    Export(AppParameters),
+    /// `Import`
+    Import(ImportParameters),
+    /// `Explain`
+    Explain(AppParameters),
+    /// `Stats`
+    Stats(StatsParameters),
+}
+
+impl Call {
+    /// Reads a request as one of our methods.
+    ///
+    /// # Errors
+    /// The Varlink error to answer with.
+    pub fn parse(request: Request) -> Result<Self, ApiError> {
+        let Request {
+            method, parameters, ..
+        } = request;
+        let (interface, name) = method.rsplit_once('.').unwrap_or_default();
+        match (interface, name) {
+            (SERVICE_INTERFACE, "GetInfo") => {
+                read::<NoParameters>(parameters).map(|_| Self::GetInfo)
+            }
+            (SERVICE_INTERFACE, "GetInterfaceDescription") => {
+                read(parameters).map(Self::GetInterfaceDescription)
+            }
+            (INTERFACE, "Track") => read(parameters).map(Self::Track),
+            (INTERFACE, "Untrack") => read(parameters).map(Self::Untrack),
+            (INTERFACE, "SwitchBegin") => read(parameters).map(Self::SwitchBegin),
+            (INTERFACE, "SwitchEnd") => read(parameters).map(Self::SwitchEnd),
+            (INTERFACE, "SetMode") => read(parameters).map(Self::SetMode),
+            (INTERFACE, "Status") => read::<NoParameters>(parameters).map(|_| Self::Status),
+            (INTERFACE, "ListApps") => read::<NoParameters>(parameters).map(|_| Self::ListApps),
+            (INTERFACE, "Forget") => read(parameters).map(Self::Forget),
+            (INTERFACE, "Export") => read(parameters).map(Self::Export),
+            (INTERFACE, "Import") => read(parameters).map(Self::Import),
+            (INTERFACE, "Explain") => read(parameters).map(Self::Explain),
+            (INTERFACE, "Stats") => read(parameters).map(Self::Stats),
+            (SERVICE_INTERFACE | INTERFACE, _) => Err(ApiError::MethodNotFound(method)),
+            _ => Err(ApiError::InterfaceNotFound(interface.into())),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, ApiError> {
+    serde_json::from_value(Value::Object(parameters)).map_err(|error| {
+        let reason = error.to_string();
+        // serde names the parameter between backticks, where it is about one.
+        let parameter = reason.split('`').nth(1).unwrap_or("parameters").to_owned();
+        ApiError::InvalidParameter { parameter, reason }
+    })
+}
+
+/// Reply to `Track`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackReply {
+    /// The application's id.
+    pub app: String,
+    /// What makes it up: a control group's directory, `process tree of PID`, or `not running`.
+    pub members: String,
+    /// Whether it was not tracked before.
+    pub new: bool,
+}
+
+/// Reply to `Untrack`, `Forget` and `Import`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppReply {
+    /// The application's id.
+    pub app: String,
+}
+
+/// Reply to `SwitchBegin`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginReply {
+    /// The application's id, where it is tracked.
+    pub app: Option<String>,
+    /// Whether it is tracked; if not, nothing was done.
+    pub tracked: bool,
+    /// Whether a switch began; if not, one was under way, or the mode is off.
+    pub began: bool,
+}
+
+/// Reply to `SwitchEnd`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndReply {
+    /// The application's id.
+    pub app: String,
+    /// Whether a switch was under way.
+    pub ended: bool,
+}
+
+/// Reply to `SetMode`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModeReply {
+    /// The mode in force now.
+    pub mode: Mode,
+    /// The mode before.
+    pub before: Mode,
+}
+
+/// Reply to `Export`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportReply {
+    /// The application's id.
+    pub app: String,
+    /// Its profile, in hexadecimal.
+    pub profile: String,
+}
+
+/// Reply to `Status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusReply {
+    /// Version of the service.
+    pub version: String,
+    /// Its process id.
+    pub pid: i32,
+    /// The mode in force.
+    pub mode: Mode,
+    /// Whether there is memory pressure.
+    pub under_pressure: bool,
+    /// What does not work on this machine, and what that costs.
+    pub missing: Vec<String>,
+    /// The applications tracked.
+    pub apps: Vec<AppStatus>,
+}
+
+/// An application in [`StatusReply`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppStatus {
+    /// Its id.
+    pub app: String,
+    /// `running`, `switching` or `not running`.
+    pub state: String,
+    /// What makes it up, as in [`TrackReply`].
+    pub members: String,
+    /// Process instances followed.
+    pub processes: u64,
+    /// Switches seen in the life of its profile.
+    pub switches: u64,
+    /// Anonymous pages that the next switch would fetch.
+    pub anon_planned_pages: u64,
+    /// File pages that the next switch would fetch.
+    pub file_planned_pages: u64,
+    /// Bytes of its tables.
+    pub table_bytes: u64,
+}
+
+/// Reply to `ListApps`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppsReply {
+    /// What the store keeps.
+    pub apps: Vec<KnownApp>,
+}
+
+/// An application in [`AppsReply`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownApp {
+    /// Its id.
+    pub app: String,
+    /// Whether it is tracked.
+    pub tracked: bool,
+    /// Switches seen in the life of its profile.
+    pub switches: u64,
+    /// Size of its profile on disk, in bytes.
+    pub profile_bytes: u64,
+}
+
+/// Reply to `Stats`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatsReply {
+    /// The last switches, by application, oldest first.
+    pub switches: Vec<SwitchOf>,
+}
+
+/// A switch in [`StatsReply`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SwitchOf {
+    /// The application's id.
+    pub app: String,
+    /// What it did.
+    #[serde(flatten)]
+    pub record: SwitchRecord,
+}
+
+/// Reply to `Explain`: what is known, what would be fetched and why, what the last switches did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainReply {
+    /// The application's id.
+    pub app: String,
+    /// Whether it is tracked.
+    pub tracked: bool,
+    /// The mode in force.
+    pub mode: Mode,
+    /// Switches seen in the life of its profile.
+    pub switches: u64,
+    /// Profiling switches done, of how many (the paper's Offline Candidate Table).
+    pub profiled: (u8, u8),
+    /// Pages below this probability of use are not fetched.
+    pub confidence: f32,
+    /// Why it is that high.
+    pub confidence_reason: String,
+    /// Anonymous pages known, by process.
+    pub processes: Vec<ExplainedTable>,
+    /// File pages known, by file; the largest plans first.
+    pub files: Vec<ExplainedTable>,
+    /// Files that are known and not listed.
+    pub files_left_out: u64,
+    /// The last switches, oldest first.
+    pub last: Vec<SwitchRecord>,
+}
+
+/// The pages known of one process or file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainedTable {
+    /// `process PID`, or the file's path.
+    pub of: String,
+    /// Pages known.
+    pub known_pages: u64,
+    /// Pages that the next switch would fetch.
+    pub planned_pages: u64,
+    /// By table and history.
+    pub classes: Vec<ExplainedClass>,
+}
+
+/// Pages that share a table and a history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainedClass {
+    /// Name of the table.
+    pub table: String,
+    /// Last known observations, oldest first: `+` used, `-` not used.
+    pub history: String,
+    /// Pages.
+    pub pages: u64,
+    /// Measured probability that they are used in the next switch.
+    pub probability: f32,
+    /// How many of them the next switch would fetch.
+    pub planned_pages: u64,
+}
+
+/// Why a call was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiError {
+    /// Not a Varlink message.
+    Malformed {
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is no such interface.
+    InterfaceNotFound(String),
+    /// The interface has no such method.
+    MethodNotFound(String),
+    /// A parameter is missing, unknown or wrong.
+    InvalidParameter {
+        /// Which.
+        parameter: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The caller may not do that.
+    PermissionDenied {
+        /// Why, and who may.
+        reason: String,
+    },
+    /// There is no such process, control group or application, or several.
+    NotFound {
+        /// What was looked for.
+        reason: String,
+    },
+    /// The application is not tracked.
+    NotTracked {
+        /// Which.
+        app: String,
+    },
+    /// It cannot be done.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl ApiError {
+    /// Its name and parameters on the wire.
+    pub fn to_wire(&self) -> (String, Value) {
+        let ours = |name: &str| format!("{INTERFACE}.{name}");
+        let varlink = |name: &str| format!("{SERVICE_INTERFACE}.{name}");
+        match self {
+            Self::Malformed { reason } => (ours("Malformed"), json!({ "reason": reason })),
+            Self::InterfaceNotFound(interface) => (
+                varlink("InterfaceNotFound"),
+                json!({ "interface": interface }),
+            ),
+            Self::MethodNotFound(method) => {
+                (varlink("MethodNotFound"), json!({ "method": method }))
+            }
+            Self::InvalidParameter { parameter, reason } => (
+                varlink("InvalidParameter"),
+                json!({ "parameter": parameter, "reason": reason }),
+            ),
+            Self::PermissionDenied { reason } => {
+                (ours("PermissionDenied"), json!({ "reason": reason }))
+            }
+            Self::NotFound { reason } => (ours("NotFound"), json!({ "reason": reason })),
+            Self::NotTracked { app } => (ours("NotTracked"), json!({ "app": app })),
+            Self::Failed { reason } => (ours("Failed"), json!({ "reason": reason })),
+        }
+    }
+
+    /// An error that came over the wire, in words for a person.
+    pub fn describe(name: &str, parameters: &Map<String, Value>) -> String {
+        let text = |key: &str| parameters.get(key).and_then(Value::as_str);
+        let short = name.rsplit('.').next().unwrap_or(name);
+        match (short, text("reason"), text("app")) {
+            ("NotTracked", _, Some(app)) => format!(
+                "{app} is not tracked: see `prepage status`, or track it with `prepage track`"
+            ),
+            (_, Some(reason), _) => reason.to_owned(),
+            ("MethodNotFound", ..) => {
+                "the service does not know this call: is prepaged older than prepage?".to_owned()
+            }
+            _ => format!("{name} {}", Value::Object(parameters.clone())),
+        }
+    }
+}
+
+/// Reads an application's id as [`AppId`] displays it: `KIND:NAME@OWNER`.
+pub fn parse_app_id(text: &str) -> Option<AppId> {
+    let (kind, rest) = text.split_once(':')?;
+    let (name, owner) = rest.rsplit_once('@')?;
+    let kind = match kind {
+        "desktop" => AppKind::Desktop,
+        "unit" => AppKind::Unit,
+        "container" => AppKind::Container,
+        "executable" => AppKind::Executable,
+        "named" => AppKind::Named,
+        _ => return None,
+    };
+    Some(AppId {
+        kind,
+        name: name.into(),
+        owner: owner.parse().ok()?,
+    })
+}
+
+/// A mode as it is typed and shown.
+pub const fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Off => "off",
+        Mode::Observe => "observe",
+        Mode::Anon => "anon",
+        Mode::File => "file",
+        Mode::Full => "full",
+    }
+}
+
+/// Bytes in hexadecimal: JSON has no bytes.
+pub fn to_hexadecimal(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
+        .collect()
+}
+
+/// What [`to_hexadecimal`] wrote; `None` where it is something else.
+pub fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match *pair {
+            [high, low] => Some(value(high)? << 4 | value(low)?),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::parse_request;
+
+    fn call(text: &str) -> Result<Call, ApiError> {
+        Call::parse(parse_request(text.as_bytes()).expect("a request"))
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_shown() {
+        for text in [
+            "executable:/usr/bin/a b@c@1000",
+            "desktop:org.x.Y@0",
+            "unit:foo@bar.service@0",
+        ] {
+            assert_eq!(parse_app_id(text).expect(text).to_string(), text);
+        }
+        for bad in [
+            "",
+            "x",
+            "desktop:x",
+            "desktop:x@",
+            "desk:x@0",
+            "desktop:x@-1",
+        ] {
+            assert_eq!(parse_app_id(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_goes_both_ways() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hexadecimal(&to_hexadecimal(&bytes)), Some(bytes));
+        assert_eq!(from_hexadecimal("0"), None);
+        assert_eq!(from_hexadecimal("0g"), None);
+        assert_eq!(from_hexadecimal("é"), None);
+    }
+
+    #[test]
+    fn wrong_calls_name_what_is_wrong() {
+        let error = call(r#"{"method":"org.prepage.Prepage1.Track","parameters":{"pit":1}}"#);
+        assert!(
+            matches!(&error, Err(ApiError::InvalidParameter { parameter, .. }) if parameter == "pit"),
+            "{error:?}"
+        );
+        let error = call(r#"{"method":"org.prepage.Prepage1.Nothing"}"#);
+        assert_eq!(
+            error,
+            Err(ApiError::MethodNotFound(
+                "org.prepage.Prepage1.Nothing".into()
+            ))
+        );
+        let error = call(r#"{"method":"org.example.Status"}"#);
+        assert_eq!(
+            error,
+            Err(ApiError::InterfaceNotFound("org.example".into()))
+        );
+        let error =
+            call(r#"{"method":"org.prepage.Prepage1.SetMode","parameters":{"mode":"fast"}}"#);
+        assert!(matches!(error, Err(ApiError::InvalidParameter { .. })));
+    }
+
+    #[test]
+    fn every_method_of_the_description_exists() {
+        for line in DESCRIPTION
+            .lines()
+            .filter_map(|l| l.strip_prefix("method "))
+        {
+            let name = line.split('(').next().unwrap_or_default();
+            let request = parse_request(format!(r#"{{"method":"{INTERFACE}.{name}"}}"#).as_bytes());
+            let parsed = Call::parse(request.expect("a request"));
+            assert!(
+                !matches!(parsed, Err(ApiError::MethodNotFound(_))),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A client of the service: one connection, one call at a time.
+
+use crate::api::{ApiError, INTERFACE};
+use crate::wire::{self, Incoming};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the service listens unless it is told otherwise.
+pub const SOCKET_DEFAULT: &str = "/run/prepage/prepage.sock";
+
+/// How long a reply may take. The service answers at once; only a stuck one exceeds this.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes of a reply.
+const REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// Why a call gave no result.
+#[derive(Debug)]
+pub enum Error {
+    /// No service listens there.
+    NotRunning {
+        /// The socket.
+        socket: PathBuf,
+        /// The kernel's error.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    Broken {
+        /// The socket.
+        socket: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+    /// The service refused.
+    Refused {
+        /// The error's name, `org.prepage.Prepage1.NotTracked`.
+        name: String,
+        /// In words.
+        reason: String,
+    },
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotRunning { socket, source } => write!(
+                f,
+                "the service does not answer at {}: {source}\n\
+                 Start it with `systemctl start prepaged`, or as root in the foreground with `prepaged`.\n\
+                 Without it applications run as ever, only nothing is learned or fetched; \
+                 `prepage doctor` works without it.",
+                socket.display()
+            ),
+            Self::Broken { socket, reason } => {
+                write!(f, "connection to {}: {reason}", socket.display())
+            }
+            Self::Refused { reason, .. } => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A connection to the service.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    socket: PathBuf,
+    incoming: Incoming,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`] where nobody listens.
+    pub fn connect(socket: &Path) -> Result<Self, Error> {
+        let not_running = |source| Error::NotRunning {
+            socket: socket.into(),
+            source,
+        };
+        let stream = UnixStream::connect(socket).map_err(not_running)?;
+        stream
+            .set_read_timeout(Some(REPLY_TIMEOUT))
+            .map_err(not_running)?;
+        stream
+            .set_write_timeout(Some(REPLY_TIMEOUT))
+            .map_err(not_running)?;
+        Ok(Self {
+            stream,
+            socket: socket.into(),
+            incoming: Incoming::new(REPLY_BYTES_MAX),
+        })
+    }
+
+    /// Calls a method of our interface.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the service answers with an error; [`Error::Broken`] where it does not answer.
+    pub fn call<P: Serialize, R: DeserializeOwned>(
+        &mut self,
+        method: &str,
+        parameters: &P,
+    ) -> Result<R, Error> {
+        let parameters = serde_json::to_value(parameters).map_err(|e| self.broken(e))?;
+        let reply = self.exchange(&format!("{INTERFACE}.{method}"), &parameters)?;
+        serde_json::from_value(reply).map_err(|e| self.broken(e))
+    }
+
+    fn exchange(&mut self, method: &str, parameters: &Value) -> Result<Value, Error> {
+        let request = wire::encode_request(method, parameters);
+        let sent = self.stream.write_all(&request);
+        // A service that refuses the message may close before it has read all of it: its answer says more.
+        let message = match (self.receive(), sent) {
+            (Ok(message), _) => message,
+            (Err(_), Err(error)) => return Err(self.broken(error)),
+            (Err(error), Ok(())) => return Err(error),
+        };
+        let reply = wire::parse_reply(&message).map_err(|e| self.broken(e))?;
+        match reply.error {
+            Some(name) => Err(Error::Refused {
+                reason: ApiError::describe(&name, &reply.parameters),
+                name,
+            }),
+            None => Ok(Value::Object(reply.parameters)),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>, Error> {
+        let mut buffer = [0; 16 << 10];
+        loop {
+            if let Some(message) = self
+                .incoming
+                .next_message()
+                .map_err(|_| self.broken("the reply is too long"))?
+            {
+                return Ok(message);
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(self.broken("closed by the service")),
+                Ok(length) => self.incoming.push(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(
+                        self.broken(format!("no reply within {} s", REPLY_TIMEOUT.as_secs()))
+                    );
+                }
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+    }
+
+    fn broken(&self, reason: impl std::fmt::Display) -> Error {
+        Error::Broken {
+            socket: self.socket.clone(),
+            reason: reason.to_string(),
+        }
+    }
+}

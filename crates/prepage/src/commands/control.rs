@@ -1,0 +1,80 @@
+//! `track`, `untrack`, `switch` and `mode`.
+
+use super::{Context, Failure};
+use crate::api::*;
+use prepage_core::params::Mode;
+
+/// `prepage track`
+pub fn track(context: &Context, target: &Target) -> Result<(), Failure> {
+    let reply: TrackReply = context.call("Track", target)?;
+    context.print(&reply, |reply| {
+        let verb = if reply.new {
+            "tracking"
+        } else {
+            "already tracking"
+        };
+        format!("{verb} {} ({})", reply.app, reply.members)
+    })
+}
+
+/// `prepage untrack`
+pub fn untrack(context: &Context, target: &Target) -> Result<(), Failure> {
+    let reply: AppReply = context.call("Untrack", target)?;
+    context.print(&reply, |reply| {
+        format!(
+            "tracking {} no longer; what was learned is kept, `prepage apps forget` drops it",
+            reply.app
+        )
+    })
+}
+
+/// `prepage switch begin`
+pub fn begin(context: &Context, target: Target) -> Result<(), Failure> {
+    let Target { pid, cgroup, name } = target;
+    let source = Reporter::Explicit;
+    let reply: BeginReply = context.call(
+        "SwitchBegin",
+        &BeginParameters {
+            pid,
+            cgroup,
+            name,
+            source,
+        },
+    )?;
+    context.print(&reply, |reply| {
+        let app = reply.app.as_deref().unwrap_or("the application");
+        match reply.began {
+            true => format!("switch to {app} began"),
+            false => {
+                format!("no switch to {app} began: the mode is off, or one began a moment ago")
+            }
+        }
+    })
+}
+
+/// `prepage switch end`
+pub fn end(context: &Context, target: &Target) -> Result<(), Failure> {
+    let reply: EndReply = context.call("SwitchEnd", target)?;
+    context.print(&reply, |reply| match reply.ended {
+        true => format!("switch to {} ended", reply.app),
+        false => format!("no switch to {} was under way", reply.app),
+    })
+}
+
+/// `prepage mode`
+pub fn mode(context: &Context, mode: Option<Mode>) -> Result<(), Failure> {
+    let Some(mode) = mode else {
+        let status: StatusReply = context.call("Status", &serde_json::json!({}))?;
+        return context.print(&ModeParameters { mode: status.mode }, |p| {
+            mode_word(p.mode).into()
+        });
+    };
+    let reply: ModeReply = context.call("SetMode", &ModeParameters { mode })?;
+    context.print(&reply, |reply| {
+        format!(
+            "{} (was {})",
+            mode_word(reply.mode),
+            mode_word(reply.before)
+        )
+    })
+}

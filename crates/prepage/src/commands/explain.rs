@@ -1,0 +1,78 @@
+//! `explain`: what is known, what would be fetched and why, what the last switches did.
+
+use super::stats::records_table;
+use super::table::{columns, row};
+use super::{Context, Failure};
+use crate::api::{AppParameters, ExplainReply, ExplainedTable, mode_word};
+use prepage_core::outcome::SwitchRecord;
+
+/// Most files shown; `--json` has more.
+const FILES_SHOWN_MAX: usize = 10;
+
+/// `prepage explain`
+pub fn explain(context: &Context, app: String) -> Result<(), Failure> {
+    let reply: ExplainReply = context.call("Explain", &AppParameters { app })?;
+    context.print(&reply, words)
+}
+
+fn words(known: &ExplainReply) -> String {
+    let tracked = if known.tracked {
+        "tracked"
+    } else {
+        "not tracked"
+    };
+    let mut text = format!(
+        "{}: {tracked}, mode {}, {} switches seen, {} of {} profiling switches done\n",
+        known.app,
+        mode_word(known.mode),
+        known.switches,
+        known.profiled.0,
+        known.profiled.1
+    );
+    text += &format!(
+        "fetched is what is used with a probability of {:.2} or more: {}\n",
+        known.confidence, known.confidence_reason
+    );
+    text += &section("Anonymous pages", &known.processes, usize::MAX);
+    text += &section("File pages", &known.files, FILES_SHOWN_MAX);
+    let hidden = known.files.len().saturating_sub(FILES_SHOWN_MAX) as u64 + known.files_left_out;
+    if hidden > 0 {
+        text += &format!("and {hidden} more files\n");
+    }
+    if known.last.is_empty() {
+        return text + "\nNo switch was observed since the service was started.";
+    }
+    let records: Vec<&SwitchRecord> = known.last.iter().collect();
+    text + "\nThe last switches\n" + &records_table(&records)
+}
+
+fn section(title: &str, tables: &[ExplainedTable], shown_max: usize) -> String {
+    if tables.is_empty() {
+        return format!("\n{title}: none known\n");
+    }
+    let sum = |count: fn(&ExplainedTable) -> u64| tables.iter().map(count).sum::<u64>();
+    let (known, planned) = (sum(|t| t.known_pages), sum(|t| t.planned_pages));
+    let mut text = format!("\n{title}: {known} known, {planned} would be fetched\n");
+    let mut rows = vec![row([
+        "of",
+        "table",
+        "history",
+        "pages",
+        "probability",
+        "fetched",
+    ])];
+    for table in tables.iter().take(shown_max) {
+        for (at, class) in table.classes.iter().enumerate() {
+            rows.push(row([
+                if at == 0 { &table.of } else { "" },
+                &class.table,
+                &format!("[{}]", class.history),
+                &class.pages.to_string(),
+                &format!("{:.2}", class.probability),
+                &class.planned_pages.to_string(),
+            ]));
+        }
+    }
+    text += &columns(&rows);
+    text
+}

@@ -1,0 +1,339 @@
+//! The commands of `prepage`: each is a call to the service and its answer in words, or as JSON.
+
+mod agent;
+mod apps;
+mod control;
+mod doctor;
+mod explain;
+mod stats;
+mod status;
+mod table;
+
+use crate::api::Target;
+use crate::client::{Client, Error, SOCKET_DEFAULT};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use prepage_core::params::Mode;
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Tells prepaged which applications to make come back faster, and shows what it does.
+///
+/// prepaged learns which pages an application touches when it is switched to, and fetches exactly those the next time,
+/// ahead of the faults. Nothing is changed in the application or the kernel.
+#[derive(Debug, Parser)]
+#[command(name = "prepage", version, max_term_width = 100, after_long_help = AFTER)]
+pub struct CommandLine {
+    /// Socket of the service.
+    #[arg(long, global = true, value_name = "PATH", default_value = SOCKET_DEFAULT)]
+    socket: PathBuf,
+    /// Print JSON, for programs.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER: &str = "\
+Applications are named KIND:NAME@OWNER, as in desktop:org.gimp.GIMP@1000; where only one fits, `gimp` will do.
+You may act on your own applications; root on all.
+
+Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the service is not running.
+
+Examples:
+  prepage track --name gimp          from now on
+  prepage status                     what is tracked
+  prepage explain gimp               what the next switch would fetch, and why
+  prepage stats gimp                 what the last switches did
+  prepage doctor                     what works on this machine";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Follow an application from now on, and after every restart of it
+    ///
+    /// Without an option: the application that runs this command. It is named by its systemd unit or desktop id, its
+    /// container, or its program, and found again by that name after a restart.
+    #[command(after_long_help = "\
+Examples:
+  prepage track --pid $(pidof gimp)
+  prepage track --name firefox                               running now, found by its name
+  prepage track --cgroup /sys/fs/cgroup/system.slice/x.service
+  prepage track --pid 4711 --name editor                     under a name of your own")]
+    Track(TargetArguments),
+    /// Follow an application no longer; what was learned is kept
+    #[command(
+        after_long_help = "Examples:\n  prepage untrack --name gimp\n  prepage untrack --pid 4711"
+    )]
+    Untrack(TargetArguments),
+    /// Say that a switch begins or ends
+    ///
+    /// For frameworks that know it, and for scripts. Without an option: the application that runs this command.
+    /// Otherwise switches are found by window focus (`prepage agent`), by the onset of faults, and by thawing.
+    #[command(after_long_help = "\
+Examples:
+  prepage switch begin --name gimp   before its window is raised
+  prepage switch end --name gimp     it is there; without this, it ends once no fault has been seen for a while")]
+    Switch {
+        /// Begin or end.
+        edge: Edge,
+        #[command(flatten)]
+        target: TargetArguments,
+    },
+    /// Show the mode, or change it until the service's next start (root)
+    #[command(after_long_help = "\
+Modes:
+  off       nothing is observed, learned or fetched
+  observe   observe and learn, never fetch
+  anon      fetch anonymous pages only
+  file      fetch file pages only
+  full      fetch both
+
+Examples:
+  prepage mode
+  sudo prepage mode observe")]
+    Mode {
+        /// The mode to change to.
+        #[arg(value_parser = parse_mode)]
+        mode: Option<Mode>,
+    },
+    /// Show the service's state and the applications tracked
+    #[command(after_long_help = "Example:\n  prepage status --json | jq '.apps[].app'")]
+    Status,
+    /// Show, forget, export and import what was learned
+    Apps {
+        #[command(subcommand)]
+        action: AppsAction,
+    },
+    /// Show what is known of an application, what would be fetched and why, and what the last switches did
+    #[command(after_long_help = "\
+Histories read oldest first: + used in that switch, - not used. Pages with equal histories are one line; those with at
+least the plan's confidence are fetched.
+
+Example:
+  prepage explain gimp")]
+    Explain {
+        /// The application.
+        app: String,
+    },
+    /// Show what each of the last switches did
+    #[command(after_long_help = "\
+Columns, in pages, anonymous and file apart:
+  faults      demand faults: pages the application had to wait for
+  fetched     brought in by prepaging
+  used        of these, seen used; unknown: nothing saw whether
+  late        waited for although planned: in flight, or not yet; missed: not planned
+  precision   used of fetched, as far as known, and of how many (n)
+  hold-out    where nothing was fetched (modes observe, or the other kind's): precision, and recall as the paper
+              defines it, against all demand faults
+And: path, what the switch was held up for; CPU, of fetching and of observing; wasted, fetched for nothing.
+
+Examples:
+  prepage stats
+  prepage stats gimp --json | jq '.switches[].anon.precision'")]
+    Stats {
+        /// The application; without it, all.
+        app: Option<String>,
+    },
+    /// Show what this kernel and this machine offer, what is missing, and what that costs
+    #[command(
+        after_long_help = "Works without the service. As root it sees what the service sees:\n  sudo prepage doctor"
+    )]
+    Doctor,
+    /// Report the focus of windows to the service, from your X11 session
+    ///
+    /// Runs until the session ends; needs no rights. prepage-agent.service starts it with the session. It keeps running
+    /// while the service is away.
+    #[command(after_long_help = "\
+Examples:
+  prepage agent                      in the session, on $DISPLAY
+  prepage agent --display :1
+  prepage agent --verbose            say what is reported")]
+    Agent {
+        /// The X display; without it, $DISPLAY.
+        #[arg(long, value_name = "DISPLAY")]
+        display: Option<String>,
+        /// Print each report with its delay.
+        #[arg(long)]
+        verbose: bool,
+    },
+}
+
+/// The two ends of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Edge {
+    /// The application is switched to.
+    Begin,
+    /// It is there.
+    End,
+}
+
+#[derive(Debug, Subcommand)]
+enum AppsAction {
+    /// List the applications of which something is kept
+    List,
+    /// Forget what was learned of an application
+    #[command(after_long_help = "Example:\n  prepage apps forget gimp")]
+    Forget {
+        /// The application.
+        app: String,
+    },
+    /// Write what was learned to a file, for other machines
+    ///
+    /// Files in home, temporary and runtime directories are left out.
+    #[command(after_long_help = "Example:\n  prepage apps export gimp gimp.profile")]
+    Export {
+        /// The application.
+        app: String,
+        /// The file; without it, or as -, standard output.
+        file: Option<PathBuf>,
+    },
+    /// Take over what was exported (root)
+    #[command(after_long_help = "Example:\n  sudo prepage apps import gimp.profile")]
+    Import {
+        /// The file; - is standard input.
+        file: PathBuf,
+    },
+}
+
+/// Which application is meant.
+#[derive(Clone, Debug, Default, Args)]
+struct TargetArguments {
+    /// The application of this process.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Option<i32>,
+    /// The application in this control group: its directory, of any hierarchy, v1 or v2.
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    cgroup: Option<PathBuf>,
+    /// The application of this name.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+impl TargetArguments {
+    /// Without any, whoever runs this command is meant.
+    fn target(&self) -> Target {
+        let given = self.pid.is_some() || self.cgroup.is_some() || self.name.is_some();
+        let caller = || rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        Target {
+            pid: if given { self.pid } else { caller() },
+            cgroup: self
+                .cgroup
+                .as_ref()
+                .map(|p| absolute(p).to_string_lossy().into_owned()),
+            name: self.name.clone(),
+        }
+    }
+}
+
+/// Reads a mode as it is typed.
+///
+/// # Errors
+/// What it may be.
+pub fn parse_mode(text: &str) -> Result<Mode, String> {
+    let modes = [Mode::Off, Mode::Observe, Mode::Anon, Mode::File, Mode::Full];
+    let found = modes
+        .into_iter()
+        .find(|mode| crate::api::mode_word(*mode) == text);
+    found.ok_or_else(|| "it is off, observe, anon, file or full".into())
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+enum Failure {
+    /// The service.
+    Service(Error),
+    /// Something here.
+    Local(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+/// What a command needs of the command line.
+#[derive(Debug)]
+struct Context {
+    socket: PathBuf,
+    json: bool,
+}
+
+impl Context {
+    fn call<P: Serialize, R: serde::de::DeserializeOwned>(
+        &self,
+        method: &str,
+        parameters: &P,
+    ) -> Result<R, Failure> {
+        Ok(Client::connect(&self.socket)?.call(method, parameters)?)
+    }
+
+    /// Prints the answer as JSON, or in words.
+    fn print<T: Serialize>(
+        &self,
+        answer: &T,
+        words: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        let text = match self.json {
+            true => {
+                serde_json::to_string_pretty(answer).map_err(|e| Failure::Local(e.to_string()))?
+            }
+            false => words(answer),
+        };
+        match writeln!(std::io::stdout(), "{}", text.trim_end()) {
+            // The reader had enough, as `head` has.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => Err(Failure::Local(format!("standard output: {error}"))),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Runs one command.
+pub fn run(line: CommandLine) -> ExitCode {
+    let context = Context {
+        socket: line.socket,
+        json: line.json,
+    };
+    match execute(&context, line.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let (code, text) = match &failure {
+                Failure::Service(error @ Error::NotRunning { .. }) => (3, error.to_string()),
+                Failure::Service(error) => (1, error.to_string()),
+                Failure::Local(text) => (1, text.clone()),
+            };
+            let _ = writeln!(std::io::stderr(), "prepage: {text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn execute(context: &Context, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Track(target) => control::track(context, &target.target()),
+        Command::Untrack(target) => control::untrack(context, &target.target()),
+        Command::Switch {
+            edge: Edge::Begin,
+            target,
+        } => control::begin(context, target.target()),
+        Command::Switch {
+            edge: Edge::End,
+            target,
+        } => control::end(context, &target.target()),
+        Command::Mode { mode } => control::mode(context, mode),
+        Command::Status => status::status(context),
+        Command::Apps { action } => match action {
+            AppsAction::List => apps::list(context),
+            AppsAction::Forget { app } => apps::forget(context, app),
+            AppsAction::Export { app, file } => apps::export(context, app, file),
+            AppsAction::Import { file } => apps::import(context, &file),
+        },
+        Command::Explain { app } => explain::explain(context, app),
+        Command::Stats { app } => stats::stats(context, app),
+        Command::Doctor => doctor::doctor(context),
+        Command::Agent { display, verbose } => agent::agent(context, display.as_deref(), verbose),
+    }
+}

@@ -1,0 +1,112 @@
+//! `stats`: what each of the last switches did.
+
+use super::table::{bytes, columns, row};
+use super::{Context, Failure};
+use crate::api::{StatsParameters, StatsReply, SwitchOf, mode_word};
+use prepage_core::outcome::{Outcome, Share, SwitchRecord};
+use std::collections::BTreeMap;
+
+/// `prepage stats`
+pub fn stats(context: &Context, app: Option<String>) -> Result<(), Failure> {
+    let reply: StatsReply = context.call("Stats", &StatsParameters { app })?;
+    context.print(&reply, words)
+}
+
+fn words(stats: &StatsReply) -> String {
+    if stats.switches.is_empty() {
+        return "no switch has been observed since the service was started".into();
+    }
+    let mut by_app: BTreeMap<&str, Vec<&SwitchRecord>> = BTreeMap::new();
+    for SwitchOf { app, record } in &stats.switches {
+        by_app.entry(app).or_default().push(record);
+    }
+    let of_app =
+        |(app, records): (&&str, &Vec<&SwitchRecord>)| format!("{app}\n{}", records_table(records));
+    by_app.iter().map(of_app).collect::<Vec<_>>().join("\n")
+}
+
+/// A line for each kind of pages of each switch.
+pub fn records_table(records: &[&SwitchRecord]) -> String {
+    let mut rows = vec![row([
+        "switch",
+        "mode",
+        "source",
+        "ms",
+        "pages",
+        "faults",
+        "planned",
+        "fetched",
+        "used",
+        "unknown",
+        "late",
+        "missed",
+        "precision",
+        "hold-out precision",
+        "recall",
+        "wasted",
+        "path ms",
+        "CPU ms",
+        "note",
+    ])];
+    for record in records {
+        rows.push(line(record, "anon", &record.anon, true));
+        rows.push(line(record, "file", &record.file, false));
+    }
+    columns(&rows)
+}
+
+fn line(record: &SwitchRecord, kind: &str, outcome: &Outcome, first: bool) -> Vec<String> {
+    let timing = &record.timing;
+    let once = |text: String| if first { text } else { String::new() };
+    let ms = |us: u64| format!("{:.1}", us as f64 / 1_000.0);
+    let wasted = outcome.wasted() * prepage_kernel::page::page_size();
+    let mut line = vec![
+        once(record.number.to_string()),
+        once(mode_word(record.mode).into()),
+        once(format!("{:?}", record.source).to_lowercase()),
+        once(record.duration_ms.to_string()),
+        kind.to_owned(),
+    ];
+    let counts = [
+        outcome.demanded,
+        outcome.planned,
+        outcome.fetched,
+        outcome.used,
+        outcome.unknown,
+        outcome.late,
+        outcome.missed,
+    ];
+    line.extend(counts.map(|count| count.to_string()));
+    line.extend([
+        share(outcome.precision),
+        share(outcome.holdout_precision),
+        share(outcome.holdout_recall),
+        bytes(wasted),
+        once(ms(timing.switch_path_us)),
+        once(ms(timing.fetch_cpu_us + timing.management_cpu_us)),
+        once(note(record)),
+    ]);
+    line
+}
+
+/// `87 % (n 1200)`, or `-` where nothing was looked at.
+fn share(share: Share) -> String {
+    let percent = share.ratio().map(|ratio| (ratio * 100.0).round());
+    percent.map_or("-".into(), |percent| {
+        format!("{percent} % (n {})", share.of)
+    })
+}
+
+fn note(record: &SwitchRecord) -> String {
+    let mut notes = Vec::new();
+    if let Some(void) = record.void {
+        notes.push(format!("void: {void:?}").to_lowercase());
+    }
+    if record.events_lost > 0 {
+        notes.push(format!("{} events lost", record.events_lost));
+    }
+    if record.unresolved > 0 {
+        notes.push(format!("{} pages of unknown files", record.unresolved));
+    }
+    notes.join(", ")
+}

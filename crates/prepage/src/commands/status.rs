@@ -1,0 +1,55 @@
+//! `status`.
+
+use super::table::{bytes, columns, row};
+use super::{Context, Failure};
+use crate::api::{StatusReply, mode_word};
+
+/// `prepage status`
+pub fn status(context: &Context) -> Result<(), Failure> {
+    let reply: StatusReply = context.call("Status", &serde_json::json!({}))?;
+    context.print(&reply, words)
+}
+
+fn words(status: &StatusReply) -> String {
+    let pressure = if status.under_pressure {
+        ", under memory pressure"
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "prepaged {} (process {}), mode {}{pressure}\n",
+        status.version,
+        status.pid,
+        mode_word(status.mode)
+    );
+    if !status.missing.is_empty() {
+        text += "some things are missing on this machine: see `prepage doctor`\n";
+    }
+    if status.apps.is_empty() {
+        return text + "no application of yours is tracked: see `prepage track --help`";
+    }
+    let heading = [
+        "application",
+        "state",
+        "processes",
+        "switches",
+        "planned anon",
+        "file",
+        "tables",
+        "members",
+    ];
+    let mut rows = vec![row(heading)];
+    rows.extend(status.apps.iter().map(|app| {
+        row([
+            &app.app,
+            &app.state,
+            &app.processes.to_string(),
+            &app.switches.to_string(),
+            &app.anon_planned_pages.to_string(),
+            &app.file_planned_pages.to_string(),
+            &bytes(app.table_bytes),
+            &app.members,
+        ])
+    }));
+    text + "\n" + &columns(&rows)
+}

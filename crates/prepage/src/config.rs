@@ -1,0 +1,323 @@
+//! The configuration: one TOML file with drop-ins, later files over earlier ones, key by key.
+//!
+//! One table for each group of parameters, one key for each field; every field is documented where it is defined:
+//! here, in [`prepage_core::params`] and in `prepage_engine`.
+
+use crate::client::SOCKET_DEFAULT;
+use prepage_core::params::{
+    AnonParams, BudgetParams, FileParams, Mode, ParamError, Params, SwitchParams,
+};
+use prepage_engine::{EngineParams, FetchParams, ObserveParams};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// Where the configuration is unless it is given.
+pub const FILE_DEFAULT: &str = "/etc/prepage/prepage.toml";
+
+/// Most drop-ins read.
+const DROP_INS_MAX: usize = 256;
+
+/// Which applications are tracked by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrackPolicy {
+    /// Those in `applications`, and those that `prepage track` was called for.
+    #[default]
+    Listed,
+    /// In addition every application whose window gets the focus.
+    Focused,
+}
+
+/// Settings of the service itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServiceSettings {
+    /// Mode after start. `prepage mode` changes it until the next start.
+    pub mode: Mode,
+    /// Which applications are tracked by themselves: `listed`, those in `applications` and those that `prepage track` was
+    /// called for; `focused`, in addition every application whose window gets the focus.
+    pub track: TrackPolicy,
+    /// Applications to track whenever they are found, by id (`desktop:org.gimp.GIMP@1000`) or name (`gimp`).
+    pub applications: Vec<String>,
+    /// The socket of the API. A change needs a restart.
+    pub socket: PathBuf,
+    /// The directory of the profiles. A change needs a restart.
+    pub state: PathBuf,
+    /// Percent (1 to 100) of two seconds in which some task must wait for memory until it counts as pressure.
+    pub pressure_percent: u32,
+}
+
+impl Default for ServiceSettings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Full,
+            track: TrackPolicy::Listed,
+            applications: Vec::new(),
+            socket: SOCKET_DEFAULT.into(),
+            state: "/var/lib/prepage".into(),
+            pressure_percent: 10,
+        }
+    }
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The service itself.
+    pub service: ServiceSettings,
+    /// Estimator for anonymous pages.
+    pub anon: AnonParams,
+    /// Estimator for file pages.
+    pub file: FileParams,
+    /// Begin and end of a switch.
+    pub switch: SwitchParams,
+    /// Plan and budget.
+    pub budget: BudgetParams,
+    /// How pages are fetched.
+    pub fetch: FetchParams,
+    /// How switches are observed.
+    pub observe: ObserveParams,
+}
+
+impl Config {
+    /// The parameters of the pure part.
+    pub fn params(&self) -> Params {
+        Params {
+            anon: self.anon.clone(),
+            file: self.file.clone(),
+            switch: self.switch.clone(),
+            budget: self.budget.clone(),
+        }
+    }
+
+    /// The parameters of the engine.
+    pub fn engine(&self) -> EngineParams {
+        EngineParams {
+            fetch: self.fetch.clone(),
+            observe: self.observe.clone(),
+        }
+    }
+
+    fn check(&self) -> Result<(), ParamError> {
+        self.params().check()?;
+        self.engine().check()?;
+        if !(1..=100).contains(&self.service.pressure_percent) {
+            return Err(ParamError {
+                name: "service.pressure_percent",
+                expected: "1 to 100",
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Why a configuration cannot be used: file, line, key, and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Reads the configuration from `file` and `FILE.d/*.toml`. Without `file`: from [`FILE_DEFAULT`], where its absence
+/// means the defaults.
+///
+/// # Errors
+/// The first mistake, with its place.
+pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
+    let path = file.unwrap_or(Path::new(FILE_DEFAULT));
+    let mut texts = Vec::new();
+    if file.is_some() || path.exists() {
+        texts.push((path.to_path_buf(), read(path)?));
+    }
+    for drop_in in drop_ins(path)? {
+        let text = read(&drop_in)?;
+        texts.push((drop_in, text));
+    }
+    merge(&texts)
+}
+
+/// The configuration that texts of configuration files make together.
+///
+/// # Errors
+/// The first mistake, with its place.
+pub fn merge(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
+    let mut whole = toml::Table::new();
+    for (path, text) in texts {
+        // Each file by itself first, since only here a mistake still has its line.
+        toml::from_str::<Config>(text).map_err(|e| mistake(path, text, &e))?;
+        let table: toml::Table = toml::from_str(text).map_err(|e| mistake(path, text, &e))?;
+        for (name, keys) in table {
+            match (whole.get_mut(&name), keys) {
+                (Some(toml::Value::Table(known)), toml::Value::Table(keys)) => known.extend(keys),
+                (_, keys) => drop(whole.insert(name, keys)),
+            }
+        }
+    }
+    let config = Config::deserialize(whole).map_err(|e| ConfigError(e.to_string()))?;
+    config
+        .check()
+        .map_err(|error| out_of_range(texts, &error))?;
+    Ok(config)
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path)
+        .map_err(|e| ConfigError(format!("configuration {}: {e}", path.display())))
+}
+
+fn drop_ins(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let mut directory = path.as_os_str().to_owned();
+    directory.push(".d");
+    let entries = match std::fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => {
+            return Err(ConfigError(format!(
+                "{}: {e}",
+                Path::new(&directory).display()
+            )));
+        }
+    };
+    let paths = entries.flatten().map(|e| e.path());
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|p| p.extension().is_some_and(|e| e == "toml"))
+        .take(DROP_INS_MAX)
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn line_of(text: &str, offset: usize) -> (usize, &str) {
+    let before = text.get(..offset).unwrap_or(text);
+    let number = before.matches('\n').count();
+    (
+        number + 1,
+        text.lines().nth(number).unwrap_or_default().trim(),
+    )
+}
+
+fn mistake(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let (number, line) = line_of(text, error.span().map_or(0, |s| s.start));
+    let message = error.message();
+    ConfigError(format!(
+        "{}:{number}: {message}, in: {line}",
+        path.display()
+    ))
+}
+
+/// Says where the value that is out of its range was given last.
+fn out_of_range(texts: &[(PathBuf, String)], error: &ParamError) -> ConfigError {
+    let (table, key) = error.name.split_once('.').unwrap_or((error.name, ""));
+    let place = texts.iter().rev().find_map(|(path, text)| {
+        let parsed = DeTable::parse(text).ok()?;
+        let DeValue::Table(keys) = parsed.get_ref().get(table)?.get_ref() else {
+            return None;
+        };
+        let (number, line) = line_of(text, keys.get(key)?.span().start);
+        Some((
+            format!("{}:{number}: ", path.display()),
+            format!(", in: {line}"),
+        ))
+    });
+    let (before, after) = place.unwrap_or_default();
+    ConfigError(format!("{before}{error}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(texts: &[&str]) -> Result<Config, String> {
+        let numbered = texts.iter().enumerate();
+        let texts: Vec<_> = numbered
+            .map(|(n, text)| (PathBuf::from(format!("{n}.toml")), (*text).to_owned()))
+            .collect();
+        merge(&texts).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn later_files_win_key_by_key() {
+        let config = parse(&[
+            "[switch]\nquiet_ms = 100\ncap_ms = 2000\n[service]\nmode = \"observe\"",
+            "[switch]\nquiet_ms = 50",
+        ]);
+        let config = config.expect("well formed");
+        assert_eq!((config.switch.quiet_ms, config.switch.cap_ms), (50, 2000));
+        assert_eq!(config.service.mode, Mode::Observe);
+        assert_eq!(parse(&[]), Ok(Config::default()));
+    }
+
+    #[test]
+    fn mistakes_name_file_line_key_and_what_is_allowed() {
+        for (texts, parts) in [
+            (
+                vec!["", "\n[switch]\nquiet = 3"],
+                vec!["1.toml:3", "`quiet`", "`quiet_ms`"],
+            ),
+            (
+                vec!["[swich]\nx=1"],
+                vec!["0.toml:1", "`swich`", "`switch`"],
+            ),
+            (
+                vec!["[service]\nmode = \"fast\""],
+                vec!["0.toml:2", "mode", "`observe`"],
+            ),
+            (
+                vec!["[switch]\n\nquiet_ms = \"x\""],
+                vec!["0.toml:3", "quiet_ms", "u64"],
+            ),
+            (
+                vec!["[switch]\nquiet_ms = -1"],
+                vec!["0.toml:2", "quiet_ms"],
+            ),
+            (vec!["[switch"], vec!["0.toml:1"]),
+            (
+                vec!["", "[anon]\n#\ntimeout_switches = 0"],
+                vec!["1.toml:3", "anon.timeout_switches", "1 to 127"],
+            ),
+            (
+                vec!["[service]\npressure_percent=0"],
+                vec!["0.toml:2", "1 to 100"],
+            ),
+            (
+                vec!["[fetch]\npace_pages=0"],
+                vec!["0.toml:2", "at least 1"],
+            ),
+            // Each alone is right, together they are not.
+            (
+                vec!["[switch]\nquiet_ms=900\n", "[switch]\ncap_ms=800"],
+                vec!["1.toml:2", "switch.cap_ms"],
+            ),
+        ] {
+            let error = parse(&texts).expect_err(texts[0]);
+            for part in parts {
+                assert!(error.contains(part), "{part:?} is not in {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_an_error_or_a_configuration_never_a_panic() {
+        let sample =
+            "[switch]\nquiet_ms = 100\n[service]\nmode = \"full\"\napplications = [\"ü\"]\n";
+        let mut state = 1_u64;
+        for _ in 0..2_000 {
+            let mut bytes = sample.as_bytes().to_vec();
+            for _ in 0..4 {
+                state = state
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                let at = (state >> 33) as usize % bytes.len();
+                bytes[at] = (state >> 24) as u8;
+            }
+            let _ = parse(&[&String::from_utf8_lossy(&bytes)]);
+        }
+    }
+}

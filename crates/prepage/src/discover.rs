@@ -1,0 +1,125 @@
+//! Reads from /proc what [`crate::identity`] decides upon.
+
+use crate::cgroups::{self, Hierarchies};
+use crate::identity::{self, Identity, ProcessFacts, Surroundings};
+use prepage_kernel::{Result, process};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Most ancestors looked at.
+const ANCESTORS_MAX: usize = 64;
+
+/// Most processes of a control group looked at.
+const GROUP_PROCESSES_MAX: usize = 4096;
+
+/// Deepest nesting of control groups looked at.
+const GROUP_DEPTH_MAX: usize = 16;
+
+/// What does not belong to any application, here and now.
+pub fn surroundings() -> Surroundings {
+    Surroundings {
+        hierarchies: Hierarchies::mounted(),
+        init_groups: cgroups::memberships(1),
+        own_groups: cgroups::memberships(std::process::id().cast_signed()),
+    }
+}
+
+/// What is known of a process, and its parent's pid.
+///
+/// # Errors
+/// Where it is gone: [`prepage_kernel::Error::is_gone`].
+pub fn facts(pid: i32) -> Result<(ProcessFacts, i32)> {
+    let stat = process::stat(pid)?;
+    let text = |path: std::io::Result<std::path::PathBuf>| {
+        path.ok().map(|p| p.to_string_lossy().into_owned())
+    };
+    let arguments = process::cmdline(pid).unwrap_or_default();
+    let facts = ProcessFacts {
+        pid,
+        session: stat.session,
+        uid: process::status(pid)?.uid.effective,
+        exe: process::exe(pid)
+            .ok()
+            .map(|p| p.to_string_lossy().into_owned()),
+        arguments: arguments
+            .iter()
+            .map(|a| a.to_string_lossy().into_owned())
+            .collect(),
+        directory: text(std::fs::read_link(format!("/proc/{pid}/cwd"))),
+        groups: cgroups::memberships(pid),
+    };
+    Ok((facts, stat.ppid))
+}
+
+/// A process and its ancestors, nearest first.
+///
+/// # Errors
+/// Where the process itself is gone. An ancestor that goes meanwhile ends the chain.
+pub fn chain(pid: i32) -> Result<Vec<ProcessFacts>> {
+    let (process, mut parent) = facts(pid)?;
+    let mut chain = vec![process];
+    while parent > 1 && chain.len() < ANCESTORS_MAX {
+        let Ok((facts, next)) = facts(parent) else {
+            break;
+        };
+        chain.push(facts);
+        parent = next;
+    }
+    Ok(chain)
+}
+
+/// The application of a process; `None` for kernel threads and what belongs to the system.
+///
+/// # Errors
+/// Where the process is gone.
+pub fn identify(pid: i32, around: &Surroundings) -> Result<Option<Identity>> {
+    Ok(identity::identify(&chain(pid)?, around))
+}
+
+/// The processes in a control group and below it, at most `GROUP_PROCESSES_MAX`.
+pub fn group_processes(directory: &Path) -> Vec<i32> {
+    let mut pids = Vec::new();
+    let mut pending = vec![(directory.to_path_buf(), 0)];
+    while let Some((directory, depth)) = pending.pop() {
+        let text = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+        pids.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()));
+        if pids.len() >= GROUP_PROCESSES_MAX || depth == GROUP_DEPTH_MAX {
+            break;
+        }
+        let entries = std::fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let below = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+        pending.extend(below.map(|e| (e.path(), depth + 1)));
+    }
+    pids.truncate(GROUP_PROCESSES_MAX);
+    pids
+}
+
+/// The process that names a control group: the one that has run longest, programs that only run others apart.
+pub fn main_process(pids: &[i32]) -> Option<ProcessFacts> {
+    let mut known: Vec<(u64, ProcessFacts)> = Vec::new();
+    for &pid in pids {
+        if let (Ok(stat), Ok((facts, _))) = (process::stat(pid), facts(pid)) {
+            known.push((stat.start_ticks, facts));
+        }
+    }
+    // Pids tell apart what began in the same tick.
+    known.sort_by_key(|(start, facts)| (identity::only_runs_others(facts), *start, facts.pid));
+    known
+        .into_iter()
+        .map(|(_, facts)| facts)
+        .find(|f| f.exe.is_some())
+}
+
+/// The applications that are running now, by id.
+pub fn running(around: &Surroundings) -> BTreeMap<prepage_core::identity::AppId, Identity> {
+    let mut found = BTreeMap::new();
+    for pid in process::processes().unwrap_or_default() {
+        if let Ok(Some(identity)) = identify(pid, around) {
+            found.entry(identity.app.clone()).or_insert(identity);
+        }
+    }
+    found
+}

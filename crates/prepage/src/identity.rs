@@ -1,0 +1,478 @@
+//! Which application a process belongs to, what it is called and what makes it up: a pure function over a
+//! description of the process, so that every rule is a line in a table of tests.
+//!
+//! In this order:
+//! 1. **A container's** control group (docker, podman, cri-o, containerd, kubepods, lxc, nspawn): the container,
+//!    named as the group names it.
+//! 2. **A systemd unit.** `app-[LAUNCHER-]ID-RANDOM.scope` and `app-[LAUNCHER-]ID@RANDOM.service` are desktop
+//!    applications named ID, `snap.*` likewise; other services are units. Sessions, user managers, slices and
+//!    scopes with random names are not applications.
+//! 3. **A control group of its own** in version 2, memory, systemd or freezer: any group that is not the root, not
+//!    that of PID 1, and neither ours nor above ours. Named by the program at the top of its process tree.
+//! 4. **The process tree**: up from the process while the parent runs the same executable, or belongs to the same
+//!    session, but never to a shell, a session's leader, a window manager or another owner. Named by that program.
+//!
+//! A program is named by its executable's path; an interpreter by the path of what it interprets
+//! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`). None of this holds a pid, a time or a random
+//! part, so that the name is the same after a restart.
+
+use crate::cgroups::{Hierarchies, Membership};
+use prepage_core::identity::{AppId, AppKind};
+use prepage_engine::Members;
+
+/// What is known of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// Process id.
+    pub pid: i32,
+    /// Its session's id.
+    pub session: i32,
+    /// Effective user id.
+    pub uid: u32,
+    /// The executable's path; none for kernel threads.
+    pub exe: Option<String>,
+    /// Its arguments, which it can overwrite: a claim.
+    pub arguments: Vec<String>,
+    /// Its working directory, as far as it can be read.
+    pub directory: Option<String>,
+    /// Its control groups.
+    pub groups: Vec<Membership>,
+}
+
+/// What does not belong to any application.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The mounted hierarchies.
+    pub hierarchies: Hierarchies,
+    /// Control groups of PID 1.
+    pub init_groups: Vec<Membership>,
+    /// Control groups of the service itself.
+    pub own_groups: Vec<Membership>,
+}
+
+/// An application, as found from one of its processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// What it is called.
+    pub app: AppId,
+    /// What makes it up.
+    pub members: Members,
+    /// The process that names it: when it ends, the application may have ended.
+    pub main: i32,
+}
+
+/// The application of the process `chain[0]`, whose ancestors follow, nearest first. `None` for kernel threads and
+/// for what belongs to the system.
+pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identity> {
+    let process = chain.first().filter(|p| p.exe.is_some() && p.pid > 1)?;
+    let by_unit = || named_group(process, around);
+    if let Some((kind, name, group)) = by_unit() {
+        let main = &chain[tree_root(chain, |p| p.groups.iter().any(|g| g.is_within(&group)))];
+        let directory = around.hierarchies.directory(&group)?;
+        return Some(Identity {
+            app: AppId {
+                kind,
+                name: name.into(),
+                owner: main.uid,
+            },
+            members: Members::Cgroup(directory),
+            main: main.pid,
+        });
+    }
+    let group = own_group(process, around);
+    let inside = |p: &ProcessFacts| match &group {
+        Some(group) => p.groups.iter().any(|g| g.is_within(group)),
+        None => true,
+    };
+    let main = &chain[tree_root(chain, inside)];
+    let directory = group.as_ref().and_then(|g| around.hierarchies.directory(g));
+    Some(Identity {
+        app: program(main)?,
+        members: directory.map_or(Members::Tree(main.pid), Members::Cgroup),
+        main: main.pid,
+    })
+}
+
+/// The application that a program is, by its executable.
+pub fn program(process: &ProcessFacts) -> Option<AppId> {
+    Some(AppId {
+        kind: AppKind::Executable,
+        name: program_name(process)?.into(),
+        owner: process.uid,
+    })
+}
+
+/// Whether what a user typed means this application: its whole id, its name, the last part of the executable's
+/// path, or the last part of a desktop id.
+pub fn matches(app: &AppId, text: &str) -> bool {
+    let name: &str = &app.name;
+    if app.to_string() == text || name == text {
+        return true;
+    }
+    match app.kind {
+        AppKind::Executable => name.rsplit('/').next() == Some(text),
+        AppKind::Desktop => name
+            .rsplit('.')
+            .next()
+            .is_some_and(|l| l.eq_ignore_ascii_case(text)),
+        AppKind::Unit => name.strip_suffix(".service") == Some(text),
+        AppKind::Container | AppKind::Named => false,
+    }
+}
+
+/// Whether a control group holds the system, or a login, and no application.
+pub fn is_system_group(group: &Membership, around: &Surroundings) -> bool {
+    let own = around.own_groups.iter().chain(&around.init_groups);
+    let above_own = own.clone().any(|g| g.is_within(group));
+    let last = group.path.rsplit('/').next().unwrap_or_default();
+    group.path == "/" || above_own || is_login_group(last)
+}
+
+fn is_login_group(last: &str) -> bool {
+    let unit = |prefix: &str, suffix: &str| last.starts_with(prefix) && last.ends_with(suffix);
+    last == "init.scope"
+        || last.ends_with(".slice")
+        || unit("session-", ".scope")
+        || unit("user@", ".service")
+        || unit("vte-spawn-", ".scope")
+        || unit("tmux-spawn-", ".scope")
+}
+
+/// The container or unit that a control group's path names, the closest one, with that group.
+fn named_group(
+    process: &ProcessFacts,
+    around: &Surroundings,
+) -> Option<(AppKind, String, Membership)> {
+    let preferred = |group: &&Membership| match () {
+        () if group.is_of(None) => 0,
+        () if group.is_of(Some("name=systemd")) => 1,
+        () => 2,
+    };
+    let mut groups: Vec<&Membership> = process.groups.iter().collect();
+    groups.sort_by_key(preferred);
+    for name_of in [container_name as fn(&str, &str) -> _, unit_name] {
+        for group in &groups {
+            for (end, last, above) in components(&group.path) {
+                let found = group.at(&group.path[..end]);
+                if let Some((kind, name)) = name_of(last, above)
+                    && !is_system_group(&found, around)
+                    && around.hierarchies.directory(&found).is_some()
+                {
+                    return Some((kind, name, found));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The components of a group's path, the last first: where each ends, itself, and the one above it.
+fn components(path: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    let mut end = path.len();
+    std::iter::from_fn(move || {
+        let start = path[..end].rfind('/')?;
+        let above = path[..start].rsplit('/').next().unwrap_or_default();
+        let item = (end, &path[start + 1..end], above);
+        end = start;
+        Some(item)
+    })
+}
+
+fn container_name(last: &str, above: &str) -> Option<(AppKind, String)> {
+    let found = |name: &str| Some((AppKind::Container, name.to_owned()));
+    let is_id = |text: &str| text.len() >= 12 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let scope = last.strip_suffix(".scope").unwrap_or(last);
+    for prefix in ["docker-", "libpod-", "cri-containerd-", "crio-", "nerdctl-"] {
+        if let Some(id) = scope.strip_prefix(prefix).filter(|id| is_id(id)) {
+            return found(id);
+        }
+    }
+    if is_id(last) && (matches!(above, "docker" | "libpod_parent") || above.contains("pod")) {
+        return found(last);
+    }
+    if let Some(name) = last.strip_prefix("lxc.payload.") {
+        return found(name);
+    }
+    if above == "lxc" {
+        return found(last);
+    }
+    match last
+        .strip_suffix(".scope")
+        .and_then(|s| s.strip_prefix("machine-"))
+    {
+        Some(name) => found(&unescape_unit(name)),
+        None => None,
+    }
+}
+
+/// Programs that launch others and put their own name into the scope's.
+const LAUNCHERS: [&str; 8] = [
+    "gnome", "flatpak", "kde", "xfce", "cinnamon", "mate", "sway", "cosmic",
+];
+
+fn unit_name(last: &str, _above: &str) -> Option<(AppKind, String)> {
+    let desktop = |id: &str| Some((AppKind::Desktop, unescape_unit(id)));
+    if is_login_group(last) {
+        return None;
+    }
+    if last.starts_with("snap.") {
+        let snap = last
+            .strip_suffix(".scope")
+            .or_else(|| last.strip_suffix(".service"))?;
+        // snap.PACKAGE.APP-UUID: the package may hold dashes, the application's id may not hold a UUID.
+        return desktop(
+            snap.split_once('-')
+                .filter(|(_, r)| is_random(r))
+                .map_or(snap, |(id, _)| id),
+        );
+    }
+    if let Some(id) = last.strip_prefix("app-").and_then(desktop_id) {
+        return desktop(&id);
+    }
+    match last.strip_suffix(".service") {
+        Some(name) if !is_random(name) => Some((AppKind::Unit, last.to_owned())),
+        // Scopes are made by programs, most with random names: their processes name them better.
+        _ => None,
+    }
+}
+
+/// `[LAUNCHER-]ID-RANDOM.scope` or `[LAUNCHER-]ID[@RANDOM].service`, as systemd's desktop convention has it. Some
+/// launchers do not escape dashes in ID.
+fn desktop_id(rest: &str) -> Option<String> {
+    let id = match rest.strip_suffix(".scope") {
+        Some(scope) => scope.rsplit_once('-')?.0,
+        None => {
+            let service = rest.strip_suffix(".service")?;
+            service.split_once('@').map_or(service, |(id, _)| id)
+        }
+    };
+    let id = match id.split_once('-') {
+        Some((launcher, id)) if LAUNCHERS.contains(&launcher.to_ascii_lowercase().as_str()) => id,
+        _ => id,
+    };
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+/// Whether a name was drawn at random, as `systemd-run` and UUIDs are.
+fn is_random(name: &str) -> bool {
+    let transient = ["run-r", "run-u", "run-p"].iter().any(|p| {
+        let rest = name.strip_prefix(p);
+        rest.is_some_and(|r| r.len() > 1 && r.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
+    });
+    let uuid = name.len() == 36 && name.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    transient || uuid
+}
+
+/// Undoes systemd's `\xNN`.
+fn unescape_unit(name: &str) -> String {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let escaped = rest
+            .strip_prefix(b"\\x")
+            .and_then(|r| r.split_at_checked(2));
+        let value = escaped.and_then(|(digits, after)| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            Some((u8::from_str_radix(digits, 16).ok()?, after))
+        });
+        let (byte, after) = value.unwrap_or((first, tail));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The closest control group that is an application's own, preferring the hierarchies that hold memory.
+fn own_group(process: &ProcessFacts, around: &Surroundings) -> Option<Membership> {
+    [None, Some("memory"), Some("name=systemd"), Some("freezer")]
+        .into_iter()
+        .filter_map(|kind| process.groups.iter().find(|g| g.is_of(kind)))
+        .find(|g| !is_system_group(g, around) && around.hierarchies.directory(g).is_some())
+        .cloned()
+}
+
+/// Index in `chain` of the topmost ancestor that belongs to the same application.
+fn tree_root(chain: &[ProcessFacts], inside: impl Fn(&ProcessFacts) -> bool) -> usize {
+    let mut root = 0;
+    for (at, parent) in chain.iter().enumerate().skip(1) {
+        let child = &chain[at - 1];
+        let same_program =
+            parent.exe == child.exe && parent.arguments.first() == child.arguments.first();
+        let same_session = parent.session == child.session && parent.pid != parent.session;
+        let stays = parent.uid == child.uid && parent.pid > 1 && inside(parent);
+        if !stays || is_session_program(parent) || !(same_program || same_session) {
+            break;
+        }
+        root = at;
+    }
+    root
+}
+
+/// Programs that run others on behalf of a person: what they run is not part of them.
+const SESSION_PROGRAMS: [&str; 64] = [
+    "systemd",
+    "init",
+    "bash",
+    "dash",
+    "sh",
+    "zsh",
+    "fish",
+    "ksh",
+    "mksh",
+    "tcsh",
+    "csh",
+    "nu",
+    "busybox",
+    "login",
+    "su",
+    "sudo",
+    "doas",
+    "sshd",
+    "sshd-session",
+    "tmux",
+    "screen",
+    "script",
+    "make",
+    "cargo",
+    "xinit",
+    "startx",
+    "xterm",
+    "konsole",
+    "gnome-terminal-server",
+    "xfce4-terminal",
+    "alacritty",
+    "kitty",
+    "foot",
+    "wezterm-gui",
+    "dbus-daemon",
+    "dbus-broker",
+    "dbus-run-session",
+    "dbus-launch",
+    "gnome-shell",
+    "gnome-session-binary",
+    "plasmashell",
+    "kwin_x11",
+    "kwin_wayland",
+    "ksmserver",
+    "krunner",
+    "kded5",
+    "kded6",
+    "xfce4-session",
+    "xfce4-panel",
+    "xfdesktop",
+    "xfwm4",
+    "openbox",
+    "i3",
+    "sway",
+    "awesome",
+    "fluxbox",
+    "dwm",
+    "cinnamon",
+    "mate-panel",
+    "lxsession",
+    "lxpanel",
+    "dmenu",
+    "rofi",
+    "xvfb-run",
+];
+
+fn is_session_program(process: &ProcessFacts) -> bool {
+    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    // A shell that runs a script is that script's program.
+    let runs_script = is_shell(base) && script_of(process, base).is_some();
+    SESSION_PROGRAMS.contains(&base) && !runs_script
+}
+
+fn is_shell(base: &str) -> bool {
+    matches!(
+        base,
+        "bash" | "dash" | "sh" | "zsh" | "fish" | "ksh" | "mksh" | "busybox"
+    )
+}
+
+/// Whether it is a shell, or another program that only runs others.
+pub fn only_runs_others(process: &ProcessFacts) -> bool {
+    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    SESSION_PROGRAMS.contains(&base)
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The executable's path, or what it interprets.
+fn program_name(process: &ProcessFacts) -> Option<String> {
+    let exe = process.exe.as_deref()?;
+    // The kernel appends this once the file was replaced by an update.
+    let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
+    Some(script_of(process, base_name(exe)).unwrap_or_else(|| exe.to_owned()))
+}
+
+fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
+    let arguments = process.arguments.get(1..)?;
+    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    // Options that take the next argument as their value.
+    let (valued, module): (&[&str], Option<&str>) = match stem {
+        "python" | "pypy" => (&["-X", "-W", "--check-hash-based-pycs"], Some("-m")),
+        "java" => (
+            &[
+                "-cp",
+                "-classpath",
+                "--class-path",
+                "-p",
+                "--module-path",
+                "--add-modules",
+            ],
+            Some("-m"),
+        ),
+        "perl" => (&["-I"], None),
+        "ruby" => (&["-I", "-r", "-C"], None),
+        "node" | "nodejs" => (&["-r", "--require", "--import", "--loader"], None),
+        "gjs" | "guile" | "lua" | "php" | "wish" | "tclsh" => (&[], None),
+        _ if is_shell(base) => (&["-o", "-O", "+O"], None),
+        _ => return None,
+    };
+    let mut rest = arguments.iter().map(String::as_str);
+    while let Some(argument) = rest.next() {
+        if Some(argument) == module {
+            return Some(format!("{stem} -m {}", rest.next()?));
+        }
+        match argument {
+            // Code from the command line or standard input has no path; a shell's -lc is the same.
+            "-c" | "-e" | "--eval" | "-" => return None,
+            "-lc" | "-ic" if is_shell(base) => return None,
+            "-jar" => return Some(absolute(rest.next()?, process)),
+            "--" => {}
+            option if valued.contains(&option) => drop(rest.next()),
+            option if option.starts_with('-') || option.starts_with('+') || option.is_empty() => {}
+            // java's main class is a name, no path.
+            class if stem == "java" => return Some(format!("java {class}")),
+            // A descriptor is no name.
+            script if script.starts_with("/dev/fd/") || script.starts_with("/proc/") => {
+                return None;
+            }
+            script => return Some(absolute(script, process)),
+        }
+    }
+    None
+}
+
+/// A path as seen from the process's working directory, without `.` and `..`.
+fn absolute(path: &str, process: &ProcessFacts) -> String {
+    let whole = match (path.starts_with('/'), process.directory.as_deref()) {
+        (false, Some(directory)) => format!("{directory}/{path}"),
+        _ => path.to_owned(),
+    };
+    if !whole.starts_with('/') {
+        return whole;
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}

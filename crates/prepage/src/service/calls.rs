@@ -1,0 +1,532 @@
+//! What the API's methods do. Callers act on, and see, only what they own; root everything.
+
+use super::Service;
+use crate::api::*;
+use crate::discover;
+use crate::identity::{Identity, is_system_group, matches, program};
+use crate::sources::api::Caller;
+use crate::wire::{self, TooLong};
+use prepage_core::identity::{AppId, AppKind};
+use prepage_core::machine::Event;
+use prepage_core::signal::Source;
+use prepage_engine::Members;
+use prepage_engine::store::TrackedBy;
+use prepage_kernel::clock::monotonic_ns;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+type Answer = Result<Value, ApiError>;
+
+/// The reply to a message that is longer than its sender may send.
+pub fn refuse_length(too_long: TooLong) -> Vec<u8> {
+    let reason = format!("the message is longer than {} bytes", too_long.bytes_max);
+    encode_refusal(&ApiError::Malformed { reason })
+}
+
+fn encode_refusal(error: &ApiError) -> Vec<u8> {
+    let (name, parameters) = error.to_wire();
+    wire::encode_error(&name, &parameters)
+}
+
+fn reply<T: Serialize>(value: T) -> Answer {
+    serde_json::to_value(value).map_err(|e| ApiError::Failed {
+        reason: e.to_string(),
+    })
+}
+
+fn not_found(reason: impl Into<String>) -> ApiError {
+    ApiError::NotFound {
+        reason: reason.into(),
+    }
+}
+
+fn require_owner(caller: Caller, app: &AppId) -> Result<(), ApiError> {
+    if may_act(caller, app) {
+        return Ok(());
+    }
+    let reason = format!(
+        "{app} belongs to user {}, you are {}: try as root",
+        app.owner, caller.uid
+    );
+    Err(ApiError::PermissionDenied { reason })
+}
+
+pub(super) fn may_act(caller: Caller, app: &AppId) -> bool {
+    caller.uid == 0 || caller.uid == app.owner
+}
+
+fn require_root(caller: Caller, what: &str) -> Result<(), ApiError> {
+    match caller.uid {
+        0 => Ok(()),
+        _ => Err(ApiError::PermissionDenied {
+            reason: format!("only root may {what}: try with sudo"),
+        }),
+    }
+}
+
+impl Service {
+    /// The reply to one message; none where the caller wants none.
+    pub(super) fn answer(&mut self, caller: Caller, message: &[u8]) -> Option<Vec<u8>> {
+        let request = match wire::parse_request(message) {
+            Ok(request) => request,
+            Err(reason) => return Some(encode_refusal(&ApiError::Malformed { reason })),
+        };
+        let oneway = request.oneway;
+        let answer = Call::parse(request).and_then(|call| self.execute(caller, call));
+        let reply = match answer {
+            Ok(parameters) => wire::encode_reply(&parameters),
+            Err(error) => encode_refusal(&error),
+        };
+        (!oneway).then_some(reply)
+    }
+
+    fn execute(&mut self, caller: Caller, call: Call) -> Answer {
+        match call {
+            Call::GetInfo => Ok(json!({
+                "vendor": "prepage",
+                "product": "prepaged",
+                "version": env!("CARGO_PKG_VERSION"),
+                "url": "",
+                "interfaces": [SERVICE_INTERFACE, INTERFACE],
+            })),
+            Call::GetInterfaceDescription(asked) => describe_interface(&asked.interface),
+            Call::Track(target) => self.call_track(caller, &target),
+            Call::Untrack(target) => self.call_untrack(caller, &target),
+            Call::SwitchBegin(parameters) => self.call_begin(caller, parameters),
+            Call::SwitchEnd(target) => self.call_end(caller, &target),
+            Call::SetMode(parameters) => self.call_mode(caller, parameters),
+            Call::Status => reply(self.status(caller)),
+            Call::ListApps => reply(self.known_apps(caller)),
+            Call::Forget(asked) => self.call_forget(caller, &asked.app),
+            Call::Export(asked) => self.call_export(caller, &asked.app),
+            Call::Import(asked) => self.call_import(caller, &asked.profile),
+            Call::Explain(asked) => {
+                let app = self.known_app(caller, &asked.app)?;
+                reply(self.explain(&app))
+            }
+            Call::Stats(asked) => self.call_stats(caller, asked.app.as_deref()),
+        }
+    }
+
+    fn call_track(&mut self, caller: Caller, target: &Target) -> Answer {
+        let (mut identity, how) = self.find_new(caller, target)?;
+        let by_place = target.pid.is_some() || target.cgroup.is_some();
+        if let Some(name) = target.name.as_ref().filter(|_| by_place) {
+            identity.app = AppId {
+                kind: AppKind::Named,
+                name: checked_name(name)?.into(),
+                owner: identity.app.owner,
+            };
+        }
+        require_owner(caller, &identity.app)?;
+        if !self.tracking.contains(&identity.app) && !self.has_room() {
+            let reason = "too many applications are tracked: untrack one".into();
+            return Err(ApiError::Failed { reason });
+        }
+        // Two names for the same processes would learn the same twice: the last name given is theirs.
+        let members = Some(&identity.members);
+        let is_other =
+            |(app, m): &(&AppId, Option<&Members>)| *m == members && **app != identity.app;
+        let other = self
+            .tracking
+            .apps()
+            .find(is_other)
+            .map(|(app, _)| app.clone());
+        if let Some(other) = other {
+            require_owner(caller, &other)?;
+            self.untrack(&other);
+        }
+        let new = self.track(&identity, how);
+        reply(TrackReply {
+            app: identity.app.to_string(),
+            members: self.tracking.members_text(&identity.app),
+            new,
+        })
+    }
+
+    /// The application to be tracked, by what the caller named it.
+    fn find_new(&self, caller: Caller, target: &Target) -> Result<(Identity, TrackedBy), ApiError> {
+        match target {
+            Target {
+                pid: Some(_),
+                cgroup: Some(_),
+                ..
+            } => Err(ApiError::InvalidParameter {
+                parameter: "cgroup".into(),
+                reason: "give either a pid or a cgroup".into(),
+            }),
+            Target {
+                cgroup: Some(cgroup),
+                ..
+            } => {
+                let directory = self.group_directory(cgroup)?;
+                let identity = self.identify_group(caller, &directory)?;
+                Ok((identity, TrackedBy::Cgroup(directory)))
+            }
+            Target {
+                pid: Some(pid),
+                name,
+                ..
+            } => {
+                let identity = self.identify_process(*pid)?;
+                // A given name does not find the application again, but its control group does.
+                let how = match (&identity.members, name) {
+                    (Members::Cgroup(directory), Some(_)) => TrackedBy::Cgroup(directory.clone()),
+                    _ => TrackedBy::Name,
+                };
+                Ok((identity, how))
+            }
+            Target {
+                name: Some(name), ..
+            } => {
+                let running = discover::running(&self.around);
+                let found = running
+                    .into_values()
+                    .filter(|i| matches(&i.app, name) && may_act(caller, &i.app));
+                Ok((only(found.collect(), name, |i| &i.app)?, TrackedBy::Name))
+            }
+            _ => Err(nothing_named()),
+        }
+    }
+
+    fn identify_process(&self, pid: i32) -> Result<Identity, ApiError> {
+        match discover::identify(pid, &self.around) {
+            Ok(Some(identity)) => Ok(identity),
+            Ok(None) => Err(not_found(format!(
+                "process {pid} is a kernel thread or belongs to the system: it is no application"
+            ))),
+            Err(error) if error.is_gone() => Err(not_found(format!("there is no process {pid}"))),
+            Err(error) => Err(not_found(error.to_string())),
+        }
+    }
+
+    /// The directory of a control group that a caller named: of a mounted hierarchy, and there.
+    fn group_directory(&self, given: &str) -> Result<PathBuf, ApiError> {
+        let directory = std::fs::canonicalize(given)
+            .map_err(|e| not_found(format!("control group {given}: {e}")))?;
+        match self.around.hierarchies.group_at(&directory) {
+            Some(group) if !is_system_group(&group, &self.around) => Ok(directory),
+            Some(_) => Err(not_found(format!(
+                "{given} holds the system and no application"
+            ))),
+            None => Err(not_found(format!("{given} is no control group"))),
+        }
+    }
+
+    fn identify_group(&self, caller: Caller, directory: &Path) -> Result<Identity, ApiError> {
+        let pids = discover::group_processes(directory);
+        let shown = directory.display();
+        let main = discover::main_process(&pids)
+            .ok_or_else(|| not_found(format!("no process is in {shown}")))?;
+        let foreign = |pid: &&i32| {
+            let uid = prepage_kernel::process::status(**pid).map(|s| s.uid.effective);
+            uid.is_ok_and(|uid| uid != caller.uid)
+        };
+        if caller.uid != 0
+            && let Some(pid) = pids.iter().find(foreign)
+        {
+            let reason = format!("process {pid} in {shown} is not yours: try as root");
+            return Err(ApiError::PermissionDenied { reason });
+        }
+        let members = Members::Cgroup(directory.into());
+        let found = discover::identify(main.pid, &self.around).ok().flatten();
+        let app = match found.filter(|identity| identity.members == members) {
+            Some(identity) => identity.app,
+            None => {
+                program(&main).ok_or_else(|| not_found(format!("no program runs in {shown}")))?
+            }
+        };
+        Ok(Identity {
+            app,
+            members,
+            main: main.pid,
+        })
+    }
+
+    /// The tracked application that the caller named.
+    fn find_tracked_target(&mut self, caller: Caller, target: &Target) -> Result<AppId, ApiError> {
+        let app = match target {
+            Target { pid: Some(pid), .. } => {
+                let app = self
+                    .executor
+                    .app_of(*pid)
+                    .or_else(|| self.find_tracked(*pid));
+                match app {
+                    Some(app) => app,
+                    None => {
+                        return Err(ApiError::NotTracked {
+                            app: self.identify_process(*pid)?.app.to_string(),
+                        });
+                    }
+                }
+            }
+            Target {
+                cgroup: Some(cgroup),
+                ..
+            } => self.app_of_group(cgroup)?,
+            Target {
+                name: Some(name), ..
+            } => {
+                let found = self.tracking.apps().map(|(app, _)| app);
+                let found = found.filter(|app| matches(app, name) && may_act(caller, app));
+                let found: Vec<AppId> = found.cloned().collect();
+                if found.is_empty() {
+                    return Err(ApiError::NotTracked { app: name.clone() });
+                }
+                only(found, name, |app| app)?
+            }
+            _ => return Err(nothing_named()),
+        };
+        require_owner(caller, &app)?;
+        Ok(app)
+    }
+
+    fn app_of_group(&self, cgroup: &str) -> Result<AppId, ApiError> {
+        let named = |directory: &Path| {
+            let mut apps = self.tracking.apps();
+            let found =
+                apps.find(|(_, members)| *members == Some(&Members::Cgroup(directory.into())));
+            found.map(|(app, _)| app.clone())
+        };
+        // As it was given first: that asks no file system.
+        if let Some(app) = named(Path::new(cgroup)) {
+            return Ok(app);
+        }
+        let directory = self.group_directory(cgroup)?;
+        named(&directory).ok_or_else(|| ApiError::NotTracked { app: cgroup.into() })
+    }
+
+    fn call_untrack(&mut self, caller: Caller, target: &Target) -> Answer {
+        let app = self.find_tracked_target(caller, target)?;
+        self.untrack(&app);
+        reply(AppReply {
+            app: app.to_string(),
+        })
+    }
+
+    fn call_begin(&mut self, caller: Caller, given: BeginParameters) -> Answer {
+        let (app, source) = match given.source {
+            Reporter::Focus => {
+                let pid = given.pid.ok_or_else(nothing_named)?;
+                // The hot path: no look at /proc where the process is known.
+                let app = self
+                    .executor
+                    .app_of(pid)
+                    .or_else(|| self.app_of_focus(caller, pid));
+                (app.filter(|app| may_act(caller, app)), Source::Focus)
+            }
+            Reporter::Explicit => {
+                let BeginParameters {
+                    pid, cgroup, name, ..
+                } = given;
+                let app = self.find_tracked_target(caller, &Target { pid, cgroup, name })?;
+                (Some(app), Source::Explicit)
+            }
+        };
+        let Some(app) = app else {
+            return reply(BeginReply {
+                app: None,
+                tracked: false,
+                began: false,
+            });
+        };
+        let began = self.step(
+            monotonic_ns(),
+            Event::Begin {
+                app: app.clone(),
+                source,
+            },
+        );
+        reply(BeginReply {
+            tracked: true,
+            began,
+            app: Some(app.to_string()),
+        })
+    }
+
+    fn call_end(&mut self, caller: Caller, target: &Target) -> Answer {
+        let app = self.find_tracked_target(caller, target)?;
+        let ended = self.machine.is_switching(&app);
+        self.step_now(Event::End { app: app.clone() });
+        reply(EndReply {
+            app: app.to_string(),
+            ended,
+        })
+    }
+
+    fn call_mode(&mut self, caller: Caller, parameters: ModeParameters) -> Answer {
+        require_root(caller, "change the mode, which is that of all applications")?;
+        let before = self.machine.mode();
+        self.step_now(Event::SetMode(parameters.mode));
+        reply(ModeReply {
+            mode: self.machine.mode(),
+            before,
+        })
+    }
+
+    fn status(&self, caller: Caller) -> StatusReply {
+        let apps = self.tracking.apps().filter(|(app, _)| may_act(caller, app));
+        let status = |(app, members): (&AppId, Option<&Members>)| {
+            let model = self.machine.app(app)?;
+            let state = match (self.machine.is_switching(app), members) {
+                (true, _) => "switching",
+                (false, Some(_)) => "running",
+                (false, None) => "not running",
+            };
+            Some(AppStatus {
+                app: app.to_string(),
+                state: state.into(),
+                members: self.tracking.members_text(app),
+                processes: model.instances().count() as u64,
+                switches: model.profile().switches,
+                anon_planned_pages: model.plan().anon_pages(),
+                file_planned_pages: model.plan().file_pages(),
+                table_bytes: model.bytes() as u64,
+            })
+        };
+        StatusReply {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id().cast_signed(),
+            mode: self.machine.mode(),
+            under_pressure: self.pressure.as_ref().is_some_and(|p| p.is_on()),
+            missing: self.missing.clone(),
+            apps: apps.filter_map(status).collect(),
+        }
+    }
+
+    fn known_apps(&self, caller: Caller) -> AppsReply {
+        let own = self
+            .store
+            .list()
+            .into_iter()
+            .filter(|stored| may_act(caller, &stored.app));
+        let known = own.map(|stored| KnownApp {
+            app: stored.app.to_string(),
+            tracked: self.tracking.contains(&stored.app),
+            switches: stored.switches,
+            profile_bytes: stored.bytes,
+        });
+        AppsReply {
+            apps: known.collect(),
+        }
+    }
+
+    /// The one application, tracked or kept in the store, that the caller named and may see.
+    fn known_app(&self, caller: Caller, text: &str) -> Result<AppId, ApiError> {
+        let mut known: Vec<AppId> = self.tracking.apps().map(|(app, _)| app.clone()).collect();
+        known.extend(self.store.list().into_iter().map(|stored| stored.app));
+        known.sort();
+        known.dedup();
+        known.retain(|app| matches(app, text) && may_act(caller, app));
+        only(known, text, |app| app)
+    }
+
+    fn call_forget(&mut self, caller: Caller, text: &str) -> Answer {
+        let app = self.known_app(caller, text)?;
+        if self.tracking.contains(&app) {
+            self.untrack(&app);
+        }
+        self.store.forget(&app);
+        reply(AppReply {
+            app: app.to_string(),
+        })
+    }
+
+    fn call_export(&mut self, caller: Caller, text: &str) -> Answer {
+        let app = self.known_app(caller, text)?;
+        let profile = self
+            .store
+            .export(&app)
+            .ok_or_else(|| not_found(format!("nothing is kept of {app}")))?;
+        reply(ExportReply {
+            app: app.to_string(),
+            profile: to_hexadecimal(&profile),
+        })
+    }
+
+    fn call_import(&mut self, caller: Caller, profile: &str) -> Answer {
+        require_root(caller, "import a profile")?;
+        let bytes = from_hexadecimal(profile).ok_or_else(|| ApiError::InvalidParameter {
+            parameter: "profile".into(),
+            reason: "it is not hexadecimal".into(),
+        })?;
+        let imported = self.store.import(&bytes);
+        let app = imported.map_err(|e| ApiError::Failed {
+            reason: e.to_string(),
+        })?;
+        self.take_over_profile(&app);
+        reply(AppReply {
+            app: app.to_string(),
+        })
+    }
+
+    fn call_stats(&self, caller: Caller, text: Option<&str>) -> Answer {
+        let apps = match text {
+            Some(text) => vec![self.known_app(caller, text)?],
+            None => {
+                let own = self.machine.apps().map(|(app, _)| app);
+                own.filter(|app| may_act(caller, app)).cloned().collect()
+            }
+        };
+        let switches = apps.iter().flat_map(|app| {
+            self.machine.records(app).map(|record| SwitchOf {
+                app: app.to_string(),
+                record: record.clone(),
+            })
+        });
+        reply(StatsReply {
+            switches: switches.collect(),
+        })
+    }
+}
+
+fn describe_interface(interface: &str) -> Answer {
+    match interface {
+        INTERFACE => Ok(json!({ "description": DESCRIPTION })),
+        SERVICE_INTERFACE => Ok(json!({ "description": SERVICE_DESCRIPTION })),
+        other => Err(ApiError::InterfaceNotFound(other.into())),
+    }
+}
+
+fn nothing_named() -> ApiError {
+    ApiError::InvalidParameter {
+        parameter: "pid".into(),
+        reason: "give a pid, a cgroup or a name".into(),
+    }
+}
+
+/// Longest name that a user may give.
+const NAME_BYTES_MAX: usize = 200;
+
+fn checked_name(name: &str) -> Result<&str, ApiError> {
+    let printable = !name.chars().any(char::is_control);
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && printable {
+        return Ok(name);
+    }
+    Err(ApiError::InvalidParameter {
+        parameter: "name".into(),
+        reason: format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"),
+    })
+}
+
+/// The only one of `found`.
+fn only<T>(mut found: Vec<T>, text: &str, app: impl Fn(&T) -> &AppId) -> Result<T, ApiError> {
+    // An id that is given whole means one application, whatever else its text would match.
+    if let Some(exact) = found.iter().position(|f| app(f).to_string() == text) {
+        return Ok(found.swap_remove(exact));
+    }
+    match found.len() {
+        0 => Err(not_found(format!(
+            "no application of yours is called {text}: see `prepage apps list`, or name one of its processes"
+        ))),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let names: Vec<String> = found.iter().map(|f| app(f).to_string()).collect();
+            Err(not_found(format!(
+                "{text} may be any of: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}

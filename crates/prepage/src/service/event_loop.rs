@@ -1,0 +1,310 @@
+//! The loop: what happened, one by one, in the order of [`Token`].
+
+use super::poller::Token;
+use super::signals::{Order, order};
+use super::start::{Options, apply};
+use super::{Service, notify};
+use crate::sources::api::Wants;
+use crate::{config, log_error, log_info, log_warning};
+use prepage_core::identity::AppId;
+use prepage_core::machine::{Event, Nanos};
+use prepage_core::signal::Source;
+use prepage_engine::FaultBurst;
+use prepage_kernel::clock::monotonic_ns;
+use rustix::event::epoll::EventFlags;
+use std::collections::BTreeMap;
+
+/// How long new connections wait after the kernel refused one.
+const LISTENING_PAUSE_NS: u64 = 1_000_000_000;
+
+/// Connections taken in one round: those that end are seen before the next, and make room.
+const ACCEPTED_AT_ONCE_MAX: usize = 8;
+
+/// Most planned pages looked at to see whether an application is swapped out, over all processes.
+const SAMPLE_PAGES_MAX: usize = 256;
+
+impl Service {
+    pub(super) fn run_until_ended(&mut self) -> std::io::Result<()> {
+        while !self.ending {
+            let deadline = self.deadline();
+            for token in self.poller.wait(deadline)? {
+                self.dispatch(token)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        let pressure = self.pressure.as_ref().and_then(|p| p.deadline());
+        let deadlines = [
+            self.machine.deadline(),
+            self.socket.deadline(),
+            pressure,
+            self.listening_again,
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    fn dispatch(&mut self, token: Token) -> std::io::Result<()> {
+        match token {
+            Token::Connection(number) => self.serve(number),
+            Token::Groups => self.see_thawed(),
+            Token::Faults => self.see_faults(),
+            Token::Executor => self.see_executor(),
+            Token::Exit(number) => self.see_exit(number),
+            Token::Listener => self.accept()?,
+            Token::Pressure => self.see_pressure(),
+            Token::Timer => self.tick()?,
+            Token::Signals => self.see_signals(),
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) -> std::io::Result<()> {
+        // A switch is quiet only if no demand fault waits to be read.
+        self.see_faults();
+        let now = monotonic_ns();
+        self.step(now, Event::Tick);
+        self.socket.close_late(now);
+        if self.pressure.as_mut().is_some_and(|p| p.is_over(now)) {
+            self.step(
+                now,
+                Event::Pressure {
+                    under_pressure: false,
+                },
+            );
+        }
+        if self.listening_again.take_if(|at| *at <= now).is_some() {
+            self.poller
+                .change(self.socket.listener(), Token::Listener, EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    fn see_pressure(&mut self) {
+        if self
+            .pressure
+            .as_mut()
+            .is_some_and(|p| p.fired(monotonic_ns()))
+        {
+            self.step_now(Event::Pressure {
+                under_pressure: true,
+            });
+        }
+    }
+
+    fn see_executor(&mut self) {
+        for event in self.executor.events() {
+            self.step_now(event);
+        }
+    }
+
+    fn see_thawed(&mut self) {
+        let thawed = match self.groups.as_mut().map(|g| g.thawed()) {
+            Some(Ok(thawed)) => thawed,
+            Some(Err(error)) => return log_warning!("thawing is not seen: {error}"),
+            None => return,
+        };
+        for app in thawed {
+            let source = Source::Thaw;
+            self.step_now(Event::Begin { app, source });
+        }
+    }
+
+    fn see_faults(&mut self) {
+        let mut switching: BTreeMap<AppId, (u64, Nanos)> = BTreeMap::new();
+        for burst in self.executor.drain_faults() {
+            let Some(app) = self.app_of_burst(burst.pid) else {
+                continue;
+            };
+            if self.machine.is_switching(&app) {
+                let (count, last_at) = switching.entry(app).or_default();
+                *count += u64::from(burst.count);
+                *last_at = burst.last_at.max(*last_at);
+            } else {
+                self.see_burst(app, &burst);
+            }
+        }
+        for (app, (count, last_at)) in switching {
+            self.step_now(Event::DemandFaults {
+                app,
+                count,
+                last_at,
+            });
+        }
+    }
+
+    fn see_burst(&mut self, app: AppId, burst: &FaultBurst) {
+        let reached = self.onset.add(&app, burst, &self.config.switch);
+        if reached && self.is_swapped_out(&app, burst.pid) {
+            let source = Source::Onset;
+            self.step_now(Event::Begin { app, source });
+        }
+    }
+
+    /// Whether so much of the application is swapped out that demand faults mean a switch.
+    fn is_swapped_out(&self, app: &AppId, pid: i32) -> bool {
+        let Some(model) = self.machine.app(app) else {
+            return false;
+        };
+        let plan = model.plan();
+        let each = SAMPLE_PAGES_MAX / plan.anon.len().max(1);
+        let sample: Vec<_> = plan
+            .anon
+            .iter()
+            .map(|(instance, targets)| {
+                let pages = targets.map.pages() + targets.watch.pages();
+                let step = (pages / each.max(1) as u64).max(1) as usize;
+                let pages = targets.map.iter_pages().chain(targets.watch.iter_pages());
+                (
+                    *instance,
+                    pages.step_by(step).take(each.max(1)).collect::<Vec<u64>>(),
+                )
+            })
+            .filter(|(_, pages)| !pages.is_empty())
+            .collect();
+        let share = match sample.is_empty() {
+            // Nothing learned yet: the first switches are found by the whole process's share.
+            true => process_swapped_share(pid),
+            false => self.executor.swapped_share(app, &sample),
+        };
+        share >= self.config.switch.onset_swapped_share
+    }
+
+    fn accept(&mut self) -> std::io::Result<()> {
+        for _ in 0..ACCEPTED_AT_ONCE_MAX {
+            match self.socket.accept() {
+                Ok(Some(number)) => {
+                    if let Some(stream) = self.socket.stream(number) {
+                        self.poller
+                            .add(stream, Token::Connection(number), EventFlags::IN)?;
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    log_warning!("a connection was refused: {error}");
+                    self.listening_again = Some(monotonic_ns() + LISTENING_PAUSE_NS);
+                    let listener = self.socket.listener();
+                    return self
+                        .poller
+                        .change(listener, Token::Listener, EventFlags::empty());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, number: u32) {
+        let Some(connection) = self.socket.connection(number) else {
+            return;
+        };
+        let caller = connection.caller;
+        connection.flush();
+        connection.receive();
+        loop {
+            let message = match self.socket.connection(number) {
+                Some(connection) => connection.next_message(),
+                None => return,
+            };
+            let reply = match message {
+                Ok(Some(message)) => self.answer(caller, &message),
+                Ok(None) => break,
+                Err(too_long) => Some(super::calls::refuse_length(too_long)),
+            };
+            if let (Some(reply), Some(connection)) = (reply, self.socket.connection(number)) {
+                connection.send(&reply);
+            }
+        }
+        self.watch_connection(number);
+    }
+
+    fn watch_connection(&mut self, number: u32) {
+        let wants = self
+            .socket
+            .connection(number)
+            .map(|c| c.wants(monotonic_ns()));
+        let events = match wants {
+            Some(Wants::Read) => EventFlags::IN,
+            Some(Wants::Write) => EventFlags::OUT,
+            Some(Wants::Close) | None => return self.socket.close(number),
+        };
+        let changed = self.socket.stream(number).map(|stream| {
+            self.poller
+                .change(stream, Token::Connection(number), events)
+        });
+        if let Some(Err(error)) = changed {
+            log_warning!("a connection was closed: {error}");
+            self.socket.close(number);
+        }
+    }
+
+    fn see_signals(&mut self) {
+        let Some(signals) = &self.signals else {
+            return;
+        };
+        let mut orders = Vec::new();
+        loop {
+            match signals.read() {
+                Ok(Some(signal)) => orders.extend(order(signal)),
+                Ok(None) => break,
+                Err(error) => break log_error!("signals are not seen: {error}"),
+            }
+        }
+        for order in orders {
+            match order {
+                Order::End => self.ending = true,
+                Order::Reload => self.reload(),
+            }
+        }
+    }
+
+    /// Takes over a changed configuration. A wrong one changes nothing.
+    fn reload(&mut self) {
+        notify::reloading();
+        let before = self.config.clone();
+        match config::load(self.config_file.as_deref()) {
+            Err(error) => log_error!("the configuration stays as it was: {error}"),
+            Ok(mut config) => {
+                let paths = Options {
+                    state: Some(before.service.state.clone()),
+                    socket: Some(before.service.socket.clone()),
+                    ..Options::default()
+                };
+                apply(&mut config, &paths);
+                self.take_over(config);
+            }
+        }
+        notify::notify("READY=1");
+    }
+
+    fn take_over(&mut self, mut config: config::Config) {
+        let parameters = |c: &config::Config| (c.params(), c.engine());
+        if parameters(&config) != parameters(&self.config) {
+            log_warning!(
+                "only [service] can change now; the other tables change with the next start"
+            );
+            config = config::Config {
+                service: config.service,
+                ..self.config.clone()
+            };
+        }
+        if config.service.mode != self.config.service.mode {
+            self.step_now(Event::SetMode(config.service.mode));
+        }
+        self.config = config;
+        self.track_what_is_known();
+        log_info!("the configuration was read again");
+    }
+}
+
+/// The share (0 to 1) of a process's anonymous memory that is swapped out; 0 where it is gone.
+fn process_swapped_share(pid: i32) -> f32 {
+    let Ok(status) = prepage_kernel::process::status(pid) else {
+        return 0.0;
+    };
+    let all = status.rss_anon_kib + status.vm_swap_kib;
+    match all {
+        0 => 0.0,
+        all => status.vm_swap_kib as f32 / all as f32,
+    }
+}

@@ -1,0 +1,183 @@
+//! What is known of an application and what the next switch would fetch, and why.
+
+use super::Service;
+use crate::api::{ExplainReply, ExplainedClass, ExplainedTable};
+use prepage_core::anon::Table;
+use prepage_core::app::{AppModel, Profile};
+use prepage_core::extent::ExtentSet;
+use prepage_core::file::Standing;
+use prepage_core::history::{Calibration, History};
+use prepage_core::identity::AppId;
+use prepage_core::plan::Plan;
+use prepage_core::run_map::RunMap;
+use std::collections::BTreeMap;
+
+/// Most files listed.
+const FILES_MAX: usize = 40;
+
+/// Most of the last switches listed.
+const LAST_MAX: usize = 8;
+
+impl Service {
+    /// Explains a tracked application, or one of which a profile is kept.
+    pub(super) fn explain(&self, app: &AppId) -> ExplainReply {
+        let stored = || {
+            self.store
+                .load(app)
+                .map(|s| s.profile.clone())
+                .unwrap_or_default()
+        };
+        let kept;
+        let model = match self.machine.app(app) {
+            Some(model) => model,
+            None => {
+                kept = AppModel::new(stored(), self.machine.params());
+                &kept
+            }
+        };
+        let (profile, plan) = (model.profile(), model.plan());
+        let mut files = file_tables(profile, plan);
+        let files_left_out = files.len().saturating_sub(FILES_MAX) as u64;
+        files.truncate(FILES_MAX);
+        let records = self.machine.records(app);
+        let skipped = records.count().saturating_sub(LAST_MAX);
+        ExplainReply {
+            app: app.to_string(),
+            tracked: self.tracking.contains(app),
+            mode: self.machine.mode(),
+            switches: profile.switches,
+            profiled: (
+                profile.files.profiled(),
+                self.machine.params().file.profile_switches,
+            ),
+            confidence: plan.confidence,
+            confidence_reason: self.confidence_reason(plan),
+            processes: process_tables(model, plan),
+            files,
+            files_left_out,
+            last: self.machine.records(app).skip(skipped).cloned().collect(),
+        }
+    }
+
+    fn confidence_reason(&self, plan: &Plan) -> String {
+        let budget = &self.machine.params().budget;
+        let pressure = self.pressure.as_ref().is_some_and(|p| p.is_on());
+        let (named, wanted) = match pressure {
+            true => (
+                "budget.confidence_pressure, since memory is short",
+                budget.confidence_pressure,
+            ),
+            false => ("budget.confidence", budget.confidence),
+        };
+        match plan.confidence > wanted {
+            true => format!(
+                "raised from {wanted:.2} ({named}) to keep the expected waste within {} pages \
+                 (budget.waste_pages_max)",
+                budget.waste_pages_max
+            ),
+            false => named.to_owned(),
+        }
+    }
+}
+
+/// Pages by table and history, with the pages of each that are planned.
+type Classes = BTreeMap<(&'static str, usize), (History, u64, u64)>;
+
+fn classes<V: Copy + PartialEq>(
+    map: &RunMap<V>,
+    planned: &ExtentSet,
+    class_of: impl Fn(V) -> (&'static str, History),
+) -> Classes {
+    let mut classes = Classes::new();
+    let mut by_key: BTreeMap<(&'static str, usize), Vec<_>> = BTreeMap::new();
+    for (extent, state) in map.iter() {
+        let (table, history) = class_of(state);
+        let entry = classes
+            .entry((table, history.class()))
+            .or_insert((history, 0, 0));
+        entry.1 += extent.len;
+        by_key
+            .entry((table, history.class()))
+            .or_default()
+            .push(extent);
+    }
+    for (key, extents) in by_key {
+        let pages: ExtentSet = extents.into_iter().collect();
+        if let Some(entry) = classes.get_mut(&key) {
+            entry.2 = pages.intersection(planned).pages();
+        }
+    }
+    classes
+}
+
+fn table(of: String, classes: Classes, calibration: &Calibration) -> ExplainedTable {
+    let mut explained: Vec<ExplainedClass> = classes
+        .into_iter()
+        .map(
+            |((table, _), (history, pages, planned_pages))| ExplainedClass {
+                table: table.into(),
+                history: history_text(history),
+                pages,
+                probability: calibration.probability(history),
+                planned_pages,
+            },
+        )
+        .collect();
+    explained.sort_by(|a, b| b.probability.total_cmp(&a.probability));
+    ExplainedTable {
+        of,
+        known_pages: explained.iter().map(|c| c.pages).sum(),
+        planned_pages: explained.iter().map(|c| c.planned_pages).sum(),
+        classes: explained,
+    }
+}
+
+fn history_text(history: History) -> String {
+    let bits = history.class();
+    let newest_last = (0..history.len()).rev();
+    newest_last
+        .map(|at| if bits >> at & 1 == 1 { '+' } else { '-' })
+        .collect()
+}
+
+fn process_tables(model: &AppModel, plan: &Plan) -> Vec<ExplainedTable> {
+    let calibration = &model.profile().anon_calibration;
+    let of_instance = |(instance, known): (&_, &prepage_core::anon::AnonTable)| {
+        let targets = plan.anon.iter().find(|(planned, _)| planned == instance);
+        let planned = targets.map(|(_, t)| t.all()).unwrap_or_default();
+        let classes = classes(known.map(), &planned, |state| {
+            let table = match state.table {
+                Table::Candidate => "candidate",
+                Table::Target => "target",
+            };
+            (table, state.history)
+        });
+        let instance: &prepage_core::identity::Instance = instance;
+        table(format!("process {}", instance.pid), classes, calibration)
+    };
+    model
+        .instances()
+        .map(of_instance)
+        .filter(|t| t.known_pages > 0)
+        .collect()
+}
+
+fn file_tables(profile: &Profile, plan: &Plan) -> Vec<ExplainedTable> {
+    let nothing = ExtentSet::new();
+    let planned: BTreeMap<_, _> = plan.files.iter().map(|t| (&t.file, &t.wanted)).collect();
+    let of_file = |(file, known): (&prepage_core::identity::FileId, &RunMap<_>)| {
+        let wanted = planned.get(file).copied().unwrap_or(&nothing);
+        let classes = classes(known, wanted, |state: prepage_core::file::FileState| {
+            let table = match state.standing {
+                Standing::Outside => "known",
+                Standing::Target => "target",
+                Standing::Evicted => "evicted",
+            };
+            (table, state.history)
+        });
+        table(file.path.to_string(), classes, &profile.file_calibration)
+    };
+    let mut tables: Vec<ExplainedTable> = profile.files.iter().map(of_file).collect();
+    tables.sort_by_key(|t| std::cmp::Reverse((t.planned_pages, t.known_pages)));
+    tables
+}

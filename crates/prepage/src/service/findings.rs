@@ -1,0 +1,282 @@
+//! What this kernel and this machine offer, what is missing, and what that costs: facts in, sentences out.
+
+use prepage_kernel::filemap::FilemapKind;
+use prepage_kernel::pagemap::ScanSupport;
+use prepage_kernel::support::{Fact, Support};
+use serde::Serialize;
+
+/// Whether something works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It works.
+    Works,
+    /// It does not, and that costs something.
+    Missing,
+    /// Neither good nor bad.
+    Note,
+}
+
+/// One line of `prepage doctor`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    pub what: &'static str,
+    /// Whether it works.
+    pub state: State,
+    /// What was seen.
+    pub detail: String,
+    /// What works without it and what does not; empty where it works.
+    pub cost: &'static str,
+}
+
+/// A fact, what it is about, and what its absence costs.
+type Rule<'a> = (&'static str, &'a Fact, &'static str);
+
+/// Everything worth saying, in the order of importance.
+pub fn findings(support: &Support) -> Vec<Finding> {
+    let mut list = vec![rights(support), swap(support)];
+    list.extend(
+        rules(support)
+            .into_iter()
+            .map(|(what, fact, cost)| of_fact(what, fact, cost)),
+    );
+    list.extend([
+        pagemap_scan(support),
+        file_accesses(support),
+        memory_controller(support),
+        thaw(support),
+    ]);
+    list.extend(notes(support));
+    list
+}
+
+fn rules(support: &Support) -> [Rule<'_>; 10] {
+    [
+        (
+            "demand faults (perf)",
+            &support.perf_major_faults,
+            "without root or CAP_PERFMON no demand fault is seen: nothing is learned of anonymous pages, and the \
+             onset of faults is no signal; file pages, focus, thaw and explicit calls still work",
+        ),
+        (
+            "page table view (pagemap)",
+            &support.pagemap,
+            "the use of prepaged anonymous pages stays unknown, so that none is fetched with confidence",
+        ),
+        (
+            "swap-in and mapping (process_vm_readv)",
+            &support.process_vm_readv,
+            "anonymous pages can be brought to the swap cache only: the application still faults, briefly",
+        ),
+        (
+            "swap readahead (process_madvise WILLNEED)",
+            &support.process_madvise_willneed,
+            "since 5.10: without it pages come from a disk one by one, and their use cannot be watched",
+        ),
+        (
+            "cooling (process_madvise COLD)",
+            &support.process_madvise_cold,
+            "wrongly fetched pages stay as if used, and may push out better ones under pressure",
+        ),
+        (
+            "page cache view (cachestat)",
+            &support.cachestat,
+            "since 6.5: without it pages that are in memory already are read ahead again, at little cost",
+        ),
+        (
+            "tracepoints (tracefs)",
+            &support.tracefs,
+            "file accesses are not seen: file pages are not learned; mount tracefs, or run as root",
+        ),
+        (
+            "paths of files (fanotify)",
+            &support.fanotify,
+            "paths come from /proc only: files that are read and closed at once stay unresolved",
+        ),
+        (
+            "memory pressure (PSI trigger)",
+            &support.psi_trigger,
+            "the confidence is not raised under memory pressure; boot with psi=1, or use a kernel from 4.20 on",
+        ),
+        (
+            "scheduler slice",
+            &support.sched_slice,
+            "since 6.12: without it fetching threads may keep the application off a core for a few ms when all \
+             cores are busy",
+        ),
+    ]
+}
+
+fn of_fact(what: &'static str, fact: &Fact, cost: &'static str) -> Finding {
+    match fact.available {
+        true => works(what, fact.detail.clone()),
+        false => missing(what, fact.detail.clone(), cost),
+    }
+}
+
+fn works(what: &'static str, detail: impl Into<String>) -> Finding {
+    Finding {
+        what,
+        state: State::Works,
+        detail: detail.into(),
+        cost: "",
+    }
+}
+
+fn missing(what: &'static str, detail: impl Into<String>, cost: &'static str) -> Finding {
+    Finding {
+        what,
+        state: State::Missing,
+        detail: detail.into(),
+        cost,
+    }
+}
+
+fn note(what: &'static str, detail: impl Into<String>) -> Finding {
+    Finding {
+        what,
+        state: State::Note,
+        detail: detail.into(),
+        cost: "",
+    }
+}
+
+fn rights(support: &Support) -> Finding {
+    match support.effective_uid {
+        0 => works(
+            "rights",
+            format!("root, capabilities {:#x}", support.effective_capabilities),
+        ),
+        uid => missing(
+            "rights",
+            format!("user {uid}, not root"),
+            "the service needs root; what follows is what this user has, so run `sudo prepage doctor` for the \
+             machine's whole picture",
+        ),
+    }
+}
+
+fn swap(support: &Support) -> Finding {
+    if support.swap_areas.is_empty() {
+        return missing(
+            "swap",
+            "no swap area is active",
+            "anonymous pages never leave memory, so there is nothing to fetch of them; file pages are fetched as \
+             ever. zram is the usual choice: see zramctl(8) and swapon(8)",
+        );
+    }
+    let area = |area: &prepage_kernel::swaps::SwapArea| {
+        let (used, size) = (area.used_kib >> 10, area.size_kib >> 10);
+        format!("{} ({used} of {size} MiB used)", area.path.display())
+    };
+    let areas: Vec<String> = support.swap_areas.iter().map(area).collect();
+    works("swap", areas.join(", "))
+}
+
+fn pagemap_scan(support: &Support) -> Finding {
+    let what = "page table scan (PAGEMAP_SCAN)";
+    match support.pagemap_scan {
+        ScanSupport::Absent => missing(
+            what,
+            "this kernel has none",
+            "since 6.7: without it observing a switch takes a few ms more of CPU time, off its path",
+        ),
+        ScanSupport::Plain => works(what, "without guard pages"),
+        ScanSupport::WithGuard => works(what, "with guard pages"),
+    }
+}
+
+fn file_accesses(support: &Support) -> Finding {
+    let what = "file accesses (filemap tracepoints)";
+    let kinds = &support.filemap_tracepoints;
+    if kinds.contains(&FilemapKind::GetPages) && kinds.contains(&FilemapKind::Fault) {
+        return works(what, "reads and mapped accesses");
+    }
+    match kinds.contains(&FilemapKind::Added) {
+        true => missing(
+            what,
+            "only pages read from disk",
+            "since 6.13 the kernel reports accesses: here the use of a fetched file page is known by sampling only, \
+             and learning takes more switches",
+        ),
+        false => missing(
+            what,
+            "none",
+            "file pages are not learned; anonymous pages work",
+        ),
+    }
+}
+
+fn memory_controller(support: &Support) -> Finding {
+    let what = "memory control groups";
+    match support.cgroup_memory {
+        Some(version) => works(what, format!("{version:?}").to_lowercase()),
+        None => missing(
+            what,
+            "no memory controller",
+            "fetched pages are charged to nobody, and reclaim during a switch is noticed from pages only",
+        ),
+    }
+}
+
+fn thaw(support: &Support) -> Finding {
+    let what = "thawing as a signal";
+    match (support.cgroup_v2.available, support.freezer_v1.available) {
+        (false, false) => missing(
+            what,
+            "no freezer is mounted",
+            "a thawed application is no signal; focus, the onset of faults and explicit calls are",
+        ),
+        (true, true) => works(what, "control groups v2 and v1"),
+        (true, false) => works(what, "control groups v2"),
+        (false, true) => works(what, "control groups v1"),
+    }
+}
+
+fn notes(support: &Support) -> Vec<Finding> {
+    let zram = support
+        .zram
+        .iter()
+        .map(|z| format!("{} ({})", z.name, z.algorithm));
+    let zram: Vec<String> = zram.collect();
+    let none_or = |text: String| {
+        if text.is_empty() {
+            "none".to_owned()
+        } else {
+            text
+        }
+    };
+    let mthp = support
+        .mthp
+        .iter()
+        .map(|(kib, setting)| format!("{kib} KiB {setting}"));
+    let mthp: Vec<String> = mthp.collect();
+    let cap = support.root_readahead_cap_kib;
+    vec![
+        note("kernel", support.kernel_release.clone()),
+        note("page size", format!("{} bytes", support.page_size_bytes)),
+        note(
+            "metadata read ahead by block",
+            support.root_device_readable.detail.clone(),
+        ),
+        note("cores", format!("{}", support.cpu_capacities.len())),
+        note("zram", none_or(zram.join(", "))),
+        note("zswap", support.zswap.detail.clone()),
+        note(
+            "swap readahead (vm.page-cluster)",
+            support.page_cluster.map_or("unknown".into(), |n| {
+                format!("{} pages", 1_u64 << n.min(16))
+            }),
+        ),
+        note(
+            "huge pages",
+            support.thp.clone().unwrap_or_else(|| "none".into()),
+        ),
+        note("multi-size huge pages", none_or(mthp.join(", "))),
+        note(
+            "longest readahead call on /",
+            cap.map_or("unknown".into(), |kib| format!("{kib} KiB")),
+        ),
+    ]
+}

@@ -1,0 +1,126 @@
+//! The service: one thread that sleeps until something happens, gives it to the state machine as an event, and what
+//! the machine wants done to the executor.
+
+mod calls;
+mod event_loop;
+mod explain;
+mod findings;
+mod notify;
+mod poller;
+mod recording;
+mod signals;
+mod start;
+mod tracking;
+
+pub use findings::{Finding, State, findings};
+pub use start::{Options, run};
+
+use crate::config::Config;
+use crate::identity::Surroundings;
+use crate::sources::api::ApiSocket;
+use crate::sources::exits::Exits;
+use crate::sources::groups::Groups;
+use crate::sources::onset::OnsetWindows;
+use crate::sources::pressure::Pressure;
+use poller::Poller;
+use prepage_core::machine::{Action, Event, Machine, Nanos};
+use prepage_engine::store::Store;
+use prepage_engine::{Engine, Executor};
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::signals::SignalFd;
+use recording::Recording;
+use rustix::fd::BorrowedFd;
+use std::path::PathBuf;
+use tracking::Tracking;
+
+/// An executor that says when it has something to tell.
+pub trait WakingExecutor: Executor {
+    /// Readable when [`Executor::events`] has something.
+    fn wake_fd(&self) -> BorrowedFd<'_>;
+
+    /// Readable when [`Executor::drain_faults`] has so much that a switch may have begun.
+    fn fault_fds(&self) -> Vec<BorrowedFd<'_>>;
+}
+
+impl WakingExecutor for Engine {
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        Engine::wake_fd(self)
+    }
+
+    fn fault_fds(&self) -> Vec<BorrowedFd<'_>> {
+        Engine::fault_fds(self)
+    }
+}
+
+/// What a service is made of.
+pub struct Parts {
+    /// Where its configuration comes from, for a reload.
+    pub config_file: Option<PathBuf>,
+    /// Its configuration.
+    pub config: Config,
+    /// What executes actions.
+    pub executor: Box<dyn WakingExecutor>,
+    /// The profiles.
+    pub store: Store,
+    /// The API.
+    pub socket: ApiSocket,
+    /// SIGTERM, SIGINT and SIGHUP; none in tests, where the service ends with its process.
+    pub signals: Option<SignalFd>,
+    /// What does not work on this machine.
+    pub missing: Vec<String>,
+    /// Where switches in mode observe are recorded.
+    pub record: Option<PathBuf>,
+}
+
+/// The running service.
+pub struct Service {
+    config_file: Option<PathBuf>,
+    config: Config,
+    machine: Machine,
+    executor: Box<dyn WakingExecutor>,
+    store: Store,
+    socket: ApiSocket,
+    signals: Option<SignalFd>,
+    missing: Vec<String>,
+    recording: Option<Recording>,
+    poller: Poller,
+    tracking: Tracking,
+    exits: Exits,
+    groups: Option<Groups>,
+    onset: OnsetWindows,
+    pressure: Option<Pressure>,
+    around: Surroundings,
+    /// New connections are not taken before this time: the kernel refused one.
+    listening_again: Option<Nanos>,
+    ending: bool,
+}
+
+impl Service {
+    /// Gives the machine an event, and its actions to the executor. Returns whether a switch began with it.
+    fn step(&mut self, now: Nanos, event: Event) -> bool {
+        let mut began = false;
+        if let Some(recording) = &mut self.recording {
+            recording.see(&event, self.machine.mode());
+        }
+        for action in self.machine.step(now, event) {
+            match action {
+                Action::Store { app } => {
+                    if let Some(model) = self.machine.app(&app) {
+                        self.store.save(&app, model.profile());
+                    }
+                }
+                action => {
+                    began |= matches!(action, Action::Observe { .. });
+                    self.executor.perform(now, action);
+                }
+            }
+        }
+        began
+    }
+
+    /// As [`Service::step`], now.
+    fn step_now(&mut self, event: Event) {
+        // Whether a switch began matters only to who asked for one.
+        let _ = self.step(monotonic_ns(), event);
+    }
+}

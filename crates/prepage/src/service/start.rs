@@ -1,0 +1,228 @@
+//! Assembling the service, from the command line to the event loop.
+
+use super::poller::{Poller, Token};
+use super::recording::Recording;
+use super::tracking::Tracking;
+use super::{Parts, Service, State, findings, notify, signals};
+use crate::config::{self, Config};
+use crate::sources::api::ApiSocket;
+use crate::sources::exits::Exits;
+use crate::sources::groups::Groups;
+use crate::sources::onset::OnsetWindows;
+use crate::sources::pressure::Pressure;
+use crate::{discover, log_info, log_warning};
+use prepage_core::machine::Machine;
+use prepage_core::params::Mode;
+use prepage_engine::Engine;
+use prepage_engine::store::Store;
+use prepage_kernel::support::Support;
+use rustix::event::epoll::EventFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::error::Error;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The command line of `prepaged`.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--config`
+    pub config: Option<PathBuf>,
+    /// `--state`
+    pub state: Option<PathBuf>,
+    /// `--socket`
+    pub socket: Option<PathBuf>,
+    /// `--mode`
+    pub mode: Option<Mode>,
+    /// `--record`
+    pub record: Option<PathBuf>,
+    /// `--check`
+    pub check: bool,
+}
+
+/// Runs the service until it is told to end.
+///
+/// # Errors
+/// Where it cannot start; what cannot be had is degraded instead, with a warning.
+pub fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let mut config = config::load(options.config.as_deref())?;
+    if options.check {
+        println!("the configuration is right");
+        return Ok(());
+    }
+    apply(&mut config, &options);
+    let signals = signals::open()?;
+    raise_file_limit();
+    make_private(&config.service.state)?;
+    let (mut store, warnings) = Store::open(&config.service.state)?;
+    warnings
+        .iter()
+        .for_each(|warning| log_warning!("{warning}"));
+    // The store's lock is ours: a socket that is left over is not in use.
+    let socket = ApiSocket::listen(&config.service.socket)
+        .map_err(|e| format!("listening at {}: {e}", config.service.socket.display()))?;
+    let support = Support::probe();
+    let mut missing = report(&support);
+    let engine = Engine::start(&config.engine(), &support)?;
+    engine
+        .warnings()
+        .iter()
+        .for_each(|warning| log_warning!("{warning}"));
+    missing.extend_from_slice(engine.warnings());
+    drop_unusable(&mut store);
+    let service = Service::new(Parts {
+        config_file: options.config,
+        config,
+        executor: Box::new(engine),
+        store,
+        socket,
+        signals: Some(signals),
+        missing,
+        record: options.record,
+    })?;
+    service.run()?;
+    Ok(())
+}
+
+/// What the command line says wins over the configuration.
+pub(super) fn apply(config: &mut Config, options: &Options) {
+    let service = &mut config.service;
+    service.state = options
+        .state
+        .clone()
+        .unwrap_or_else(|| service.state.clone());
+    service.socket = options
+        .socket
+        .clone()
+        .unwrap_or_else(|| service.socket.clone());
+    service.mode = options.mode.unwrap_or(service.mode);
+}
+
+/// Profiles say which files their owners use: nobody else's business.
+fn make_private(directory: &Path) -> Result<(), String> {
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
+    made.map_err(|e| format!("state directory {}: {e}", directory.display()))
+}
+
+/// Each process followed takes two descriptors.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        log_warning!(
+            "the limit of open files stays at {:?}: {error}",
+            limit.current
+        );
+    }
+}
+
+/// Logs what does not work, one line each, and returns those lines.
+fn report(support: &Support) -> Vec<String> {
+    let missing: Vec<String> = findings(support)
+        .iter()
+        .filter(|finding| finding.state == State::Missing)
+        .map(|finding| format!("{}: {}: {}", finding.what, finding.detail, finding.cost))
+        .collect();
+    missing.iter().for_each(|line| log_warning!("{line}"));
+    missing
+}
+
+/// An application tracked by a control group outside of any hierarchy cannot be found again.
+fn drop_unusable(store: &mut Store) {
+    let hierarchies = crate::cgroups::Hierarchies::mounted();
+    let lost: Vec<_> = store
+        .tracked()
+        .filter_map(|(app, how)| match how {
+            prepage_engine::store::TrackedBy::Cgroup(directory) => hierarchies
+                .group_at(directory)
+                .is_none()
+                .then(|| app.clone()),
+            prepage_engine::store::TrackedBy::Name => None,
+        })
+        .collect();
+    for app in lost {
+        log_warning!("{app} is tracked no longer: its control group's hierarchy is not mounted");
+        store.set_tracked(&app, None);
+    }
+}
+
+impl Service {
+    /// Puts the parts together and finds the applications that are to be tracked.
+    ///
+    /// # Errors
+    /// Where the kernel refuses what the event loop cannot do without.
+    pub fn new(parts: Parts) -> Result<Self, Box<dyn Error>> {
+        let poller = Poller::new()?;
+        poller.add(parts.socket.listener(), Token::Listener, EventFlags::IN)?;
+        poller.add(parts.executor.wake_fd(), Token::Executor, EventFlags::IN)?;
+        // Without that signal faults are read when a switch is to end, and wake nobody up.
+        if parts.config.switch.onset_faults > 0 {
+            for fd in parts.executor.fault_fds() {
+                poller.add(fd, Token::Faults, EventFlags::IN)?;
+            }
+        }
+        if let Some(signals) = &parts.signals {
+            poller.add(signals, Token::Signals, EventFlags::IN)?;
+        }
+        let groups = Groups::new()
+            .inspect_err(|e| log_warning!("thawing is not a signal here: {e}"))
+            .ok();
+        if let Some(groups) = &groups {
+            poller.add(groups, Token::Groups, EventFlags::IN)?;
+        }
+        // That it is missing was reported with the other findings.
+        let pressure = Pressure::watch(parts.config.service.pressure_percent).ok();
+        if let Some(pressure) = &pressure {
+            poller.add(pressure, Token::Pressure, EventFlags::PRI)?;
+        }
+        let recording = parts.record.as_deref().map(Recording::open).transpose()?;
+        let machine = Machine::new(parts.config.params(), parts.config.service.mode);
+        let mut service = Self {
+            config_file: parts.config_file,
+            config: parts.config,
+            machine,
+            executor: parts.executor,
+            store: parts.store,
+            socket: parts.socket,
+            signals: parts.signals,
+            missing: parts.missing,
+            recording,
+            poller,
+            tracking: Tracking::default(),
+            exits: Exits::default(),
+            groups,
+            onset: OnsetWindows::default(),
+            pressure,
+            around: discover::surroundings(),
+            listening_again: None,
+            ending: false,
+        };
+        service.track_what_is_known();
+        Ok(service)
+    }
+
+    /// Runs until a signal says to end.
+    ///
+    /// # Errors
+    /// Where the kernel refuses what the event loop cannot do without.
+    pub fn run(mut self) -> std::io::Result<()> {
+        let (mode, socket) = (self.machine.mode(), self.socket.path());
+        log_info!(
+            "ready: mode {}, socket {}",
+            crate::api::mode_word(mode),
+            socket.display()
+        );
+        notify::notify("READY=1");
+        let result = self.run_until_ended();
+        notify::notify("STOPPING=1");
+        // The profiles are on disk before the next service may open them.
+        self.store.flush();
+        result
+    }
+}

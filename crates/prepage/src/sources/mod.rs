@@ -1,0 +1,9 @@
+//! Where signals come from: each source turns what happens outside into something the service acts upon. None of
+//! them polls.
+
+pub mod api;
+pub mod exits;
+pub mod focus;
+pub mod groups;
+pub mod onset;
+pub mod pressure;

@@ -1,0 +1,188 @@
+//! `prepage agent` on an X display of its own. Skipped where there is no Xvfb.
+
+mod common;
+
+use common::{Running, Service, TempDir, wait_until};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use x11rb::connection::Connection;
+use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, PropMode, Window, WindowClass};
+use x11rb::rust_connection::RustConnection;
+use x11rb::wrapper::ConnectionExt as _;
+
+/// An X server with a free number.
+fn display() -> Option<(Running, String)> {
+    let directory = TempDir::new();
+    let path = directory.path().join("number");
+    let file = std::fs::File::create(&path).expect("a file");
+    let mut command = Command::new("Xvfb");
+    command.args([
+        "-displayfd",
+        "1",
+        "-screen",
+        "0",
+        "320x200x24",
+        "-nolisten",
+        "tcp",
+    ]);
+    let server = command.stdout(file).stderr(Stdio::null()).spawn().ok()?;
+    let server = Running(server);
+    let number = || std::fs::read_to_string(&path).unwrap_or_default();
+    wait_until("the X server", || number().ends_with('\n'));
+    let display = format!(":{}", number().trim());
+    Some((server, display))
+}
+
+struct Desktop {
+    connection: RustConnection,
+    root: Window,
+    window: Window,
+    active: u32,
+}
+
+impl Desktop {
+    fn open(display: &str) -> Self {
+        let (connection, screen) = x11rb::connect(Some(display)).expect("connected");
+        let root = connection.setup().roots[screen].root;
+        let window = connection.generate_id().expect("an id");
+        let class = WindowClass::INPUT_OUTPUT;
+        connection
+            .create_window(
+                0,
+                window,
+                root,
+                0,
+                0,
+                9,
+                9,
+                0,
+                class,
+                0,
+                &Default::default(),
+            )
+            .expect("sent");
+        let atom = connection
+            .intern_atom(false, b"_NET_ACTIVE_WINDOW")
+            .expect("sent");
+        let active = atom.reply().expect("answered").atom;
+        let desktop = Self {
+            connection,
+            root,
+            window,
+            active,
+        };
+        desktop.activate(x11rb::NONE);
+        desktop
+    }
+
+    /// Takes the focus away and gives it back. What is undone before the agent has looked is no change.
+    fn switch_to(&self) {
+        self.activate(x11rb::NONE);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        self.activate(self.window);
+    }
+
+    fn activate(&self, window: Window) {
+        let (mode, kind) = (PropMode::REPLACE, AtomEnum::WINDOW);
+        let change =
+            self.connection
+                .change_property32(mode, self.root, self.active, kind, &[window]);
+        change.expect("sent").check().expect("done");
+    }
+}
+
+fn agent(service: &Service, display: &str) -> Running {
+    let mut command = service.command(&["agent", "--display", display, "--verbose"]);
+    let path = service.directory.path().join("agent");
+    command
+        .stdout(std::fs::File::create(path).expect("a file"))
+        .stderr(Stdio::null());
+    Running(command.spawn().expect("prepage agent"))
+}
+
+#[test]
+fn focus_is_reported_also_after_the_service_was_away() {
+    let Some((mut server, display)) = display() else {
+        return eprintln!("skipped: no Xvfb");
+    };
+    let mut service = Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    // The window is this process's: its connection says so, whatever its properties say.
+    let own = std::process::id().to_string();
+    service.call(&["track", "--pid", &own]);
+    let desktop = Desktop::open(&display);
+    let mut agent = agent(&service, &display);
+    let reports = service.directory.path().join("agent");
+    let reported = || {
+        std::fs::read_to_string(&reports)
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    // The agent tells what changes after it has begun to watch.
+    wait_until("the agent", || {
+        desktop.switch_to();
+        reported() > 0
+    });
+    wait_until("the switch", || {
+        service.switches().iter().any(|s| s["source"] == "focus")
+    });
+
+    service.signal(rustix::process::Signal::KILL);
+    service.wait();
+    desktop.switch_to();
+    service.start_again(&[]);
+    let before = reported();
+    desktop.switch_to();
+    wait_until("the report to the new service", || reported() > before);
+    wait_until("its switch", || service.switches().len() == 1);
+
+    let started = Instant::now();
+    drop(server.0.kill());
+    let status = agent.0.wait().expect("ended");
+    assert!(status.success(), "the agent ends with its X server");
+    assert!(started.elapsed().as_secs() < 10);
+}
+
+#[test]
+fn the_way_from_focus_to_service_is_short() {
+    let Some((_server, display)) = display() else {
+        return eprintln!("skipped: no Xvfb");
+    };
+    // A socket of the test's own stands in for the service, so that nothing but the way to it is measured.
+    let service = Service::start("");
+    let path = service.directory.path().join("own");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prepage"));
+    command
+        .arg("--socket")
+        .arg(&path)
+        .args(["agent", "--display", &display]);
+    let _agent = Running(command.stdin(Stdio::null()).spawn().expect("prepage agent"));
+    let (mut stream, _) = listener.accept().expect("the agent");
+    stream
+        .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+        .expect("set");
+    let desktop = Desktop::open(&display);
+    // It is connected before it watches.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut delays = Vec::new();
+    for _ in 0..50 {
+        desktop.activate(x11rb::NONE);
+        // A change that is undone before the agent has looked is none.
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let changed = Instant::now();
+        desktop.activate(desktop.window);
+        let request = common::message(&mut stream);
+        delays.push(changed.elapsed().as_micros());
+        assert!(request.contains("SwitchBegin"), "{request}");
+        let reply = b"{\"parameters\":{\"app\":null,\"tracked\":false,\"began\":false}}\0";
+        std::io::Write::write_all(&mut stream, reply).expect("sent");
+    }
+    delays.sort_unstable();
+    let median_us = delays[delays.len() / 2];
+    println!(
+        "from the property's change to the call: median {median_us} us, longest {} us",
+        delays[49]
+    );
+    assert!(median_us < 20_000, "{median_us} us");
+}

@@ -1,0 +1,335 @@
+//! The commands as a person types them, against a running service.
+
+mod common;
+
+use common::{Service, TempDir, application, is_root, wait_until};
+use std::process::Command;
+
+#[test]
+fn an_application_from_track_to_forget() {
+    let service = Service::start("");
+    let said = |arguments: &[&str]| service.call(arguments);
+    let apps = TempDir::new();
+    let app = application(&apps, "editor");
+    let pid = app.pid().to_string();
+    let owner = rustix::process::geteuid().as_raw();
+    let name = format!("executable:{}/editor@{owner}", apps.path().display());
+
+    assert!(said(&["status"]).contains("no application of yours is tracked"));
+    assert!(said(&["track", "--pid", &pid]).starts_with(&format!("tracking {name}")));
+    assert!(said(&["track", "--name", "editor"]).starts_with("already tracking"));
+    let app = &service.json(&["status"])["apps"][0];
+    assert_eq!(
+        (&app["app"], &app["state"]),
+        (&name.into(), &"running".into())
+    );
+
+    assert!(said(&["untrack", "--name", "editor"]).contains("no longer"));
+    assert!(said(&["apps", "list"]).contains("editor"));
+    assert!(said(&["apps", "forget", "editor"]).contains("forgotten"));
+    assert_eq!(
+        service.json(&["apps", "list"])["apps"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn an_explicit_switch_and_what_is_said_of_it() {
+    let service = Service::start("");
+    let said = |arguments: &[&str]| service.call(arguments);
+    let apps = TempDir::new();
+    let app = application(&apps, "editor");
+    let pid = app.pid().to_string();
+    said(&["track", "--pid", &pid]);
+    assert!(said(&["switch", "begin", "--pid", &pid]).contains("began"));
+    assert_eq!(service.json(&["status"])["apps"][0]["state"], "switching");
+    assert!(said(&["switch", "end", "--name", "editor"]).contains("ended"));
+    assert!(said(&["switch", "end", "--name", "editor"]).contains("no switch"));
+    wait_until("the observation", || service.switches().len() == 1);
+    let switch = &service.switches()[0];
+    let explicit = serde_json::json!("explicit");
+    assert_eq!((&switch["source"], &switch["end"]), (&explicit, &explicit));
+    assert!(said(&["stats", "editor"]).contains("precision"));
+    assert!(said(&["explain", "editor"]).contains("1 switches seen"));
+    assert_eq!(service.json(&["explain", "editor"])["switches"], 1);
+}
+
+#[test]
+fn a_switch_ends_by_itself_once_it_is_quiet() {
+    let service = Service::start("[switch]\nquiet_ms = 50\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "quiet");
+    let pid = app.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    service.call(&["switch", "begin", "--pid", &pid]);
+    wait_until("the end", || service.switches().len() == 1);
+    assert_eq!(service.switches()[0]["end"], "quiet");
+}
+
+#[test]
+fn modes() {
+    let service = Service::start("[service]\nmode = \"observe\"\n");
+    assert_eq!(service.call(&["mode"]), "observe\n");
+    if is_root() {
+        assert_eq!(service.call(&["mode", "anon"]), "anon (was observe)\n");
+        assert_eq!(service.json(&["mode"])["mode"], "anon");
+        service.call(&["mode", "off"]);
+    }
+    let (code, said) = service.refused(&["mode", "fast"]);
+    assert!(
+        code == 2 && said.contains("off, observe, anon, file or full"),
+        "{said}"
+    );
+}
+
+#[test]
+fn in_mode_off_no_switch_begins() {
+    let service = Service::start("[service]\nmode = \"off\"\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "idle");
+    let pid = app.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    assert!(
+        service
+            .call(&["switch", "begin", "--pid", &pid])
+            .contains("no switch")
+    );
+}
+
+#[test]
+fn a_given_name_replaces_the_found_one() {
+    let service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "thing");
+    let pid = app.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    assert!(
+        service
+            .call(&["track", "--pid", &pid, "--name", "mine"])
+            .contains("named:mine@")
+    );
+    let apps = service.json(&["status"])["apps"]
+        .as_array()
+        .expect("a list")
+        .len();
+    assert_eq!(apps, 1);
+    service.call(&["switch", "begin", "--name", "mine"]);
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    let service = Service::start("");
+    for (arguments, expected) in [
+        (
+            &["track", "--pid", "2147483000"][..],
+            "there is no process 2147483000",
+        ),
+        (&["track", "--pid", "1"], "no application"),
+        (&["track", "--cgroup", "/tmp"], "is no control group"),
+        (&["track", "--cgroup", "/nonexistent"], "No such file"),
+        (
+            &["track", "--name", "no-such-application"],
+            "prepage apps list",
+        ),
+        (&["untrack", "--name", "x"], "prepage track"),
+        (&["switch", "begin", "--name", "x"], "prepage track"),
+        (
+            &["switch", "begin", "--pid", "2147483000"],
+            "there is no process",
+        ),
+        (&["explain", "x"], "prepage apps list"),
+        (&["apps", "import", "/nonexistent"], "No such file"),
+        (&["apps", "export", "x"], "prepage apps list"),
+    ] {
+        let (code, said) = service.refused(arguments);
+        assert!(
+            code == 1 && said.contains(expected),
+            "{arguments:?}: {code} {said}"
+        );
+    }
+    for arguments in [
+        &["track", "--pid", "0"][..],
+        &["track", "--pid", "1", "--cgroup", "/x"],
+        &["switch", "x"],
+        &[],
+    ] {
+        assert_eq!(service.refused(arguments).0, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn without_the_service_commands_say_so_and_doctor_works() {
+    let output = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prepage"));
+        command
+            .args(["--socket", "/nonexistent/s"])
+            .args(arguments)
+            .output()
+            .expect("prepage")
+    };
+    let status = output(&["status"]);
+    let said = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert_eq!(status.status.code(), Some(3));
+    assert!(
+        said.contains("systemctl start prepaged") && said.contains("doctor"),
+        "{said}"
+    );
+    let doctor = output(&["doctor", "--json"]);
+    assert!(doctor.status.success());
+    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).expect("JSON");
+    assert!(report["findings"].as_array().is_some_and(|f| f.len() > 10));
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let help = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_prepage"))
+            .args(arguments)
+            .output()
+            .expect("prepage");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    for command in [
+        "track", "untrack", "switch", "mode", "status", "explain", "stats", "doctor", "agent",
+    ] {
+        let text = help(&[command, "--help"]);
+        assert!(
+            text.contains("Example") || text.contains("sudo prepage doctor"),
+            "{command}: {text}"
+        );
+    }
+    for action in ["forget", "export", "import"] {
+        assert!(
+            help(&["apps", action, "--help"]).contains("Example"),
+            "{action}"
+        );
+    }
+    assert!(help(&["--help"]).contains("Exit status"));
+}
+
+#[test]
+fn an_application_that_ends_comes_back_under_its_name() {
+    let service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "phoenix");
+    service.call(&["track", "--pid", &app.pid().to_string()]);
+    let state = || {
+        service.json(&["status"])["apps"][0]["state"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    drop(app);
+    wait_until("its end", || state().as_deref() == Some("not running"));
+    let app = application(&apps, "phoenix");
+    assert!(
+        service
+            .call(&["switch", "begin", "--pid", &app.pid().to_string()])
+            .contains("began")
+    );
+    assert_eq!(state().as_deref(), Some("switching"));
+}
+
+#[test]
+fn applications_of_the_configuration_are_tracked_when_they_are_found() {
+    let apps = TempDir::new();
+    let app = application(&apps, "listed-application");
+    let service = Service::start("[service]\napplications = [\"listed-application\"]\n");
+    let status = service.json(&["status"]);
+    assert_eq!(
+        status["apps"][0]["members"],
+        format!("process tree of {}", app.pid())
+    );
+}
+
+#[test]
+fn profiles_are_exported_and_imported() {
+    let service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "shipped");
+    service.call(&["track", "--pid", &app.pid().to_string()]);
+    let file = apps.path().join("profile");
+    let file = file.to_str().expect("text");
+    assert!(
+        service
+            .call(&["apps", "export", "shipped", file])
+            .contains("exported")
+    );
+    if !is_root() {
+        return;
+    }
+    service.call(&["apps", "forget", "shipped"]);
+    assert!(service.call(&["apps", "import", file]).contains("imported"));
+    assert!(service.call(&["apps", "list"]).contains("shipped"));
+    // Damaged anywhere, it is refused, and nothing else happens.
+    let whole = std::fs::read(file).expect("the profile");
+    for at in (0..whole.len()).step_by(whole.len() / 7 + 1) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x55;
+        std::fs::write(file, &bytes).expect("written");
+        let (code, said) = service.refused(&["apps", "import", file]);
+        assert!(code == 1 && said.contains("profile"), "{said}");
+    }
+    std::fs::write(file, vec![7; 5 << 20]).expect("written");
+    assert!(
+        service
+            .refused(&["apps", "import", file])
+            .1
+            .contains("larger")
+    );
+    service.call(&["status"]);
+}
+
+#[test]
+fn other_users_see_and_touch_only_what_is_theirs() {
+    if !is_root() {
+        return eprintln!("skipped: needs root to become another user");
+    }
+    const NOBODY: u32 = 65_534;
+    let service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "roots");
+    let pid = app.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    let refused = |arguments: &[&str]| {
+        let output = service.call_as(NOBODY, arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{arguments:?} was not refused"
+        );
+        String::from_utf8(output.stderr).expect("text")
+    };
+    for arguments in [
+        &["track", "--pid", &pid][..],
+        &["untrack", "--pid", &pid],
+        &["switch", "begin", "--pid", &pid],
+        &["switch", "end", "--pid", &pid],
+    ] {
+        assert!(
+            refused(arguments).contains("belongs to user 0"),
+            "{arguments:?}"
+        );
+    }
+    assert!(refused(&["mode", "off"]).contains("only root"));
+    for arguments in [
+        &["explain", "roots"][..],
+        &["apps", "forget", "roots"],
+        &["apps", "export", "roots"],
+    ] {
+        assert!(
+            refused(arguments).contains("no application of yours"),
+            "{arguments:?}"
+        );
+    }
+    for command in ["status", "stats"] {
+        let output = service.call_as(NOBODY, &[command, "--json"]);
+        assert!(
+            !String::from_utf8_lossy(&output.stdout).contains("roots"),
+            "{command}"
+        );
+    }
+    assert_eq!(
+        service.json(&["status"])["apps"].as_array().map(Vec::len),
+        Some(1)
+    );
+}

@@ -1,0 +1,293 @@
+//! Every rule of identity, as a table: processes in, an application out.
+
+use prepage::cgroups::{Hierarchies, parse_memberships};
+use prepage::identity::{Identity, ProcessFacts, Surroundings, identify, matches};
+use prepage_engine::Members;
+use std::path::PathBuf;
+
+const MOUNTS: &str = "\
+35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+37 31 0:34 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer
+40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd
+41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+
+fn around() -> Surroundings {
+    Surroundings {
+        hierarchies: Hierarchies::parse(MOUNTS),
+        init_groups: parse_memberships("4:memory:/\n0::/init.scope"),
+        own_groups: parse_memberships("4:memory:/box/self\n0::/system.slice/prepaged.service"),
+    }
+}
+
+fn process(pid: i32, session: i32, command: &[&str], groups: &str) -> ProcessFacts {
+    ProcessFacts {
+        pid,
+        session,
+        uid: 1000,
+        exe: command.first().map(|exe| (*exe).to_owned()),
+        arguments: command.iter().map(|a| (*a).to_owned()).collect(),
+        directory: Some("/home/u".into()),
+        groups: parse_memberships(groups),
+    }
+}
+
+fn found(chain: &[ProcessFacts]) -> Identity {
+    identify(chain, &around()).expect("an application")
+}
+
+/// The application of a process alone, with its members.
+fn alone(command: &[&str], groups: &str) -> (String, Members) {
+    let Identity { app, members, .. } = found(&[process(50, 50, command, groups)]);
+    (app.to_string(), members)
+}
+
+fn group(directory: &str) -> Members {
+    Members::Cgroup(PathBuf::from(directory))
+}
+
+/// A user's applications, as systemd names their control groups.
+const APPS: &str = "/user.slice/user-1000.slice/user@1000.service/app.slice";
+
+/// Control groups' paths, and the applications that they name; `APPS` and `ID` stand for what is long.
+const NAMED_GROUPS: &str = r"
+APPS/app-gnome-org.gimp.GIMP-123.scope                          desktop:org.gimp.GIMP
+APPS/app-flatpak-org.x.Y-123.scope/sub                          desktop:org.x.Y
+APPS/app-firefox@0a1b.service                                   desktop:firefox
+APPS/app-org.kde.kate-99.scope                                  desktop:org.kde.kate
+APPS/app-gnome-google\x2dchrome-7.scope                         desktop:google-chrome
+APPS/app-foo.service                                            desktop:foo
+APPS/snap.ff.ff-9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope      desktop:snap.ff.ff
+APPS/foo.service                                                unit:foo.service
+/system.slice/nginx.service                                     unit:nginx.service
+/system.slice/system-x.slice/x@7.service                        unit:x@7.service
+/system.slice/docker-ID.scope                                   container:ID
+/docker/ID                                                      container:ID
+/machine.slice/libpod-ID.scope/container                        container:ID
+/kubepods.slice/kubepods-pod7.slice/cri-containerd-ID.scope     container:ID
+/kubepods/burstable/pod1-2/ID                                   container:ID
+/lxc.payload.web/system.slice/nginx.service                     container:web
+/lxc/web                                                        container:web
+/machine.slice/machine-a\x2db.scope                             container:a-b
+/games/one                                                      executable:/usr/bin/app
+/system.slice/run-r0123abcd.service                             executable:/usr/bin/app
+APPS/run-u7.scope                                               executable:/usr/bin/app
+";
+
+#[test]
+fn control_groups_name_applications() {
+    let id = "0123456789abcdef".repeat(4);
+    let table = NAMED_GROUPS.replace("APPS", APPS).replace("ID", &id);
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (path, name) = line.split_once(' ').expect("two columns");
+        for hierarchy in ["0::", "1:name=systemd:"] {
+            let (app, members) = alone(&["/usr/bin/app"], &format!("{hierarchy}{path}"));
+            assert_eq!(app, format!("{}@1000", name.trim()), "{path}");
+            assert!(matches!(members, Members::Cgroup(_)), "{path}");
+        }
+    }
+}
+
+#[test]
+fn members_are_the_group_that_names_and_what_is_below() {
+    let (_, members) = alone(&["/a"], "0::/system.slice/nginx.service/worker");
+    assert_eq!(
+        members,
+        group("/sys/fs/cgroup/unified/system.slice/nginx.service")
+    );
+    let (_, members) = alone(&["/a"], "4:memory:/games/one\n0::/");
+    assert_eq!(members, group("/sys/fs/cgroup/memory/games/one"));
+    let (_, members) = alone(&["/a"], "6:freezer:/game\n0::/");
+    assert_eq!(members, group("/sys/fs/cgroup/freezer/game"));
+}
+
+#[test]
+fn the_systems_own_groups_name_nothing() {
+    for path in [
+        "/",
+        "/init.scope",
+        "/user.slice",
+        "/user.slice/user-1000.slice/session-2.scope",
+        "/system.slice",
+        "/user.slice/user-1000.slice/user@1000.service/init.scope",
+        "/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-1.scope",
+        // Ours and what is above it.
+        "/system.slice/prepaged.service",
+    ] {
+        let (app, members) = alone(&["/usr/bin/app"], &format!("0::{path}"));
+        assert_eq!(
+            (app.as_str(), members),
+            ("executable:/usr/bin/app@1000", Members::Tree(50)),
+            "{path}"
+        );
+    }
+    let (_, members) = alone(&["/usr/bin/app"], "4:memory:/box");
+    assert_eq!(members, Members::Tree(50));
+    // A hierarchy that is not mounted cannot be followed.
+    let (_, members) = alone(&["/usr/bin/app"], "3:pids:/game");
+    assert_eq!(members, Members::Tree(50));
+}
+
+#[test]
+fn programs_and_what_they_interpret() {
+    for (command, name) in [
+        (&["/usr/bin/gimp-2.10"][..], "/usr/bin/gimp-2.10"),
+        (&["/usr/bin/gimp-2.10 (deleted)"], "/usr/bin/gimp-2.10"),
+        (&["/usr/bin/python3.13", "/opt/x.py", "a"], "/opt/x.py"),
+        (
+            &["/usr/bin/python3", "-u", "-W", "ignore", "./y/../x.py"],
+            "/home/u/x.py",
+        ),
+        (
+            &["/usr/bin/python3", "-m", "http.server"],
+            "python -m http.server",
+        ),
+        (&["/usr/bin/python3", "-c", "pass"], "/usr/bin/python3"),
+        (&["/usr/bin/python3"], "/usr/bin/python3"),
+        (
+            &["/usr/lib/jvm/bin/java", "-Xmx1g", "-jar", "/opt/i.jar"],
+            "/opt/i.jar",
+        ),
+        (
+            &["/usr/lib/jvm/bin/java", "-cp", "/a.jar", "org.x.Main"],
+            "java org.x.Main",
+        ),
+        (
+            &["/usr/bin/node", "--inspect", "/srv/app.js"],
+            "/srv/app.js",
+        ),
+        (&["/usr/bin/bash", "/usr/bin/script"], "/usr/bin/script"),
+        (&["/usr/bin/bash", "-c", "sleep 1"], "/usr/bin/bash"),
+        (&["/usr/bin/bash", "/dev/fd/3"], "/usr/bin/bash"),
+        (&["/usr/bin/perl", "-w", "/usr/bin/tool"], "/usr/bin/tool"),
+    ] {
+        let (app, _) = alone(command, "0::/");
+        assert_eq!(app, format!("executable:{name}@1000"), "{command:?}");
+    }
+}
+
+#[test]
+fn trees_reach_up_to_what_launched_them() {
+    let chain = |links: &[(i32, i32, &[&str])]| -> Vec<ProcessFacts> {
+        links
+            .iter()
+            .map(|(pid, session, command)| process(*pid, *session, command, "0::/"))
+            .collect()
+    };
+    let root = |links: &[(i32, i32, &[&str])]| found(&chain(links)).main;
+    // The same program, in a session of its own.
+    assert_eq!(
+        root(&[
+            (9, 9, &["/opt/chrome"]),
+            (8, 1, &["/opt/chrome"]),
+            (7, 1, &["/bin/bash"])
+        ]),
+        8
+    );
+    // Another program of the same session: part of it.
+    assert_eq!(
+        root(&[
+            (9, 5, &["/opt/worker"]),
+            (8, 5, &["/opt/main"]),
+            (5, 5, &["/bin/bash"])
+        ]),
+        8
+    );
+    // A launcher's script is part of it, an interactive shell is not.
+    assert_eq!(
+        root(&[
+            (9, 5, &["/opt/app"]),
+            (8, 5, &["/bin/sh", "/usr/bin/app"]),
+            (7, 5, &["/bin/sh"])
+        ]),
+        8
+    );
+    // The session's leader and a window manager are not.
+    assert_eq!(root(&[(9, 5, &["/opt/app"]), (5, 5, &["/opt/leader"])]), 9);
+    assert_eq!(
+        root(&[(9, 5, &["/opt/app"]), (8, 5, &["/usr/bin/openbox"])]),
+        9
+    );
+    // Another session's program is not.
+    assert_eq!(root(&[(9, 9, &["/opt/app"]), (8, 5, &["/opt/other"])]), 9);
+    // Two scripts of one interpreter are two applications.
+    assert_eq!(
+        found(&chain(&[
+            (9, 9, &["/usr/bin/python3", "/a.py"]),
+            (8, 5, &["/bin/bash"])
+        ]))
+        .app
+        .to_string(),
+        "executable:/a.py@1000"
+    );
+    // Another owner's is not.
+    let mut other = chain(&[(9, 5, &["/opt/app"]), (8, 5, &["/opt/app"])]);
+    other[1].uid = 0;
+    assert_eq!(found(&other).main, 9);
+}
+
+#[test]
+fn the_name_is_the_same_after_a_restart() {
+    let app = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-gnome-x.Y-";
+    let first = found(&[process(50, 50, &["/a"], &format!("{app}1.scope"))]);
+    let second = found(&[process(99, 99, &["/a"], &format!("{app}2.scope"))]);
+    assert_eq!(first.app, second.app);
+    assert_ne!(first.members, second.members);
+}
+
+#[test]
+fn kernel_threads_and_init_are_no_applications() {
+    let mut thread = process(50, 50, &[], "0::/");
+    thread.exe = None;
+    assert_eq!(identify(&[thread], &around()), None);
+    assert_eq!(
+        identify(
+            &[process(1, 1, &["/sbin/init"], "0::/init.scope")],
+            &around()
+        ),
+        None
+    );
+    assert_eq!(identify(&[], &around()), None);
+}
+
+#[test]
+fn what_a_user_types_finds_the_application() {
+    let app = |text: &str| prepage::api::parse_app_id(text).expect("an id");
+    let gimp = app("desktop:org.gimp.GIMP@1000");
+    for text in [
+        "gimp",
+        "GIMP",
+        "org.gimp.GIMP",
+        "desktop:org.gimp.GIMP@1000",
+    ] {
+        assert!(matches(&gimp, text), "{text}");
+    }
+    assert!(matches(&app("executable:/usr/bin/sleep@0"), "sleep"));
+    assert!(matches(&app("unit:nginx.service@0"), "nginx"));
+    assert!(!matches(&app("executable:/usr/bin/sleep@0"), "leep"));
+    assert!(!matches(&gimp, ""));
+}
+
+#[test]
+fn any_group_path_is_taken_without_panic() {
+    let sample = b"/a.slice/app-gnome-x\\x2dy@1-2.scope/docker-0123456789ab.scope/\xc3\xbc";
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize
+    };
+    for _ in 0..20_000 {
+        let mut bytes = sample.to_vec();
+        for _ in 0..random() % 8 {
+            let at = random() % bytes.len();
+            bytes[at] = *b"/-.@\\x0a\xff".get(random() % 8).expect("in range");
+        }
+        let path = String::from_utf8_lossy(&bytes).into_owned();
+        let _ = identify(
+            &[process(50, 50, &["/a"], &format!("0::{path}"))],
+            &around(),
+        );
+    }
+}

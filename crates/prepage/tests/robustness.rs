@@ -1,0 +1,359 @@
+//! Bad input, faults, and what the service costs while nothing happens.
+
+mod common;
+
+use common::{Service, TempDir, application, is_root, message, wait_until};
+use rustix::process::Signal;
+use std::io::Write;
+use std::process::Stdio;
+
+#[test]
+fn two_services_at_once() {
+    let service = Service::start("");
+    let output = service
+        .daemon()
+        .stderr(Stdio::piped())
+        .output()
+        .expect("prepaged");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("in use by another prepaged"),
+        "{said}"
+    );
+    // Another store, the same socket.
+    let other = TempDir::new();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"));
+    command
+        .arg("--config")
+        .arg(service.config())
+        .arg("--state")
+        .arg(other.path());
+    let output = command
+        .arg("--socket")
+        .arg(service.socket())
+        .output()
+        .expect("prepaged");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("another service listens"),
+        "{said}"
+    );
+    service.call(&["status"]);
+}
+
+#[test]
+fn malformed_requests_get_an_error_and_harm_nothing() {
+    let service = Service::start("");
+    let mut stream = service.connect();
+    for (sent, error) in [
+        (&b"garbage\0"[..], "org.prepage.Prepage1.Malformed"),
+        (b"\0", "org.prepage.Prepage1.Malformed"),
+        (
+            b"{\"method\":\"org.prepage.Prepage1.Fly\"}\0",
+            "org.varlink.service.MethodNotFound",
+        ),
+        (
+            b"{\"method\":\"org.x.Y\"}\0",
+            "org.varlink.service.InterfaceNotFound",
+        ),
+        (
+            b"{\"method\":\"org.prepage.Prepage1.Track\",\"parameters\":{\"pid\":\"x\"}}\0",
+            "org.varlink.service.InvalidParameter",
+        ),
+        (
+            b"{\"method\":\"org.prepage.Prepage1.Track\"}\0",
+            "org.varlink.service.InvalidParameter",
+        ),
+        (
+            b"{\"method\":\"org.prepage.Prepage1.Track\",\"parameters\":{\"pid\":-5}}\0",
+            "org.prepage.Prepage1.NotFound",
+        ),
+    ] {
+        stream.write_all(sent).expect("sent");
+        let reply = message(&mut stream);
+        assert!(
+            reply.contains(error),
+            "{:?}: {reply}",
+            String::from_utf8_lossy(sent)
+        );
+    }
+    // The same connection still works, and so does the standard interface.
+    stream
+        .write_all(b"{\"method\":\"org.varlink.service.GetInfo\"}\0")
+        .expect("sent");
+    assert!(message(&mut stream).contains("org.prepage.Prepage1"));
+    let asked = b"{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":{\"interface\":\"org.prepage.Prepage1\"}}\0";
+    stream.write_all(asked).expect("sent");
+    assert!(message(&mut stream).contains("method SwitchBegin"));
+    // oneway gets no reply: the next reply is that of the next call.
+    stream
+        .write_all(b"{\"method\":\"org.x.Y\",\"oneway\":true}\0{\"method\":\"org.x.Z\"}\0")
+        .expect("sent");
+    assert!(message(&mut stream).contains("org.x"));
+    service.call(&["status"]);
+}
+
+#[test]
+fn random_and_mutated_bytes_harm_nothing() {
+    let service = Service::start("");
+    let sample = b"{\"method\":\"org.prepage.Prepage1.SwitchBegin\",\"parameters\":{\"pid\":12,\"source\":\"focus\"}}\0";
+    let mut state = 7_u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize
+    };
+    for _ in 0..300 {
+        let mut stream = service.connect();
+        let mut bytes = sample.repeat(3);
+        for _ in 0..random() % 9 {
+            let at = random() % bytes.len();
+            bytes[at] = random() as u8;
+        }
+        bytes.truncate(random() % (bytes.len() + 1));
+        // It may have closed the connection already.
+        let _ = stream.write_all(&bytes);
+    }
+    service.call(&["status"]);
+}
+
+#[test]
+fn a_message_without_end_is_cut_off() {
+    if !is_root() {
+        return eprintln!("skipped: needs root's bound");
+    }
+    let service = Service::start("");
+    let mut stream = service.connect();
+    let piece = vec![b'x'; 1 << 20];
+    let sent = (0..64)
+        .take_while(|_| stream.write_all(&piece).is_ok())
+        .count();
+    assert!(sent < 32, "{sent} MiB were taken in");
+    service.call(&["status"]);
+    assert!(resident_kib(service.pid()) < 40 << 10);
+}
+
+#[test]
+fn too_many_connections_are_closed_and_the_rest_works() {
+    let service = Service::start("");
+    let mut streams: Vec<_> = (0..100).map(|_| service.connect()).collect();
+    let first = &mut streams[0];
+    first
+        .write_all(b"{\"method\":\"org.varlink.service.GetInfo\"}\0")
+        .expect("sent");
+    assert!(message(first).contains("prepaged"));
+    assert_eq!(message(&mut streams[99]), "", "the hundredth is closed");
+    drop(streams);
+    wait_until("room", || service.try_call(&["status"]).status.success());
+}
+
+#[test]
+fn killed_at_once_it_opens_again_with_the_last_complete_state() {
+    let mut service = Service::start("[switch]\nrepeat_ms = 0\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "survivor");
+    let pid = app.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    for round in 0..5 {
+        service.call(&["switch", "begin", "--pid", &pid]);
+        service.call(&["switch", "end", "--pid", &pid]);
+        wait_until("the observation", || service.switches().len() == 1);
+        if round > 2 {
+            // Long enough for the profile to be on disk.
+            wait_until("the profile", || {
+                let apps = service.json(&["apps", "list"]);
+                apps["apps"][0]["profile_bytes"]
+                    .as_u64()
+                    .is_some_and(|bytes| bytes > 0)
+            });
+        }
+        service.signal(Signal::KILL);
+        service.wait();
+        service.start_again(&[]);
+        let status = service.json(&["status"]);
+        assert_eq!(
+            status["apps"][0]["state"],
+            "running",
+            "{status} {}",
+            service.log()
+        );
+        assert!(!service.log().contains("damaged"), "{}", service.log());
+    }
+    assert!(app.pid() > 0, "the application lives on");
+    assert!(std::fs::metadata(format!("/proc/{pid}")).is_ok());
+}
+
+#[test]
+fn a_damaged_profile_is_set_aside() {
+    let mut service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "damaged");
+    service.call(&["track", "--pid", &app.pid().to_string()]);
+    service.signal(Signal::TERM);
+    service.wait();
+    let state = service.directory.path().join("state");
+    for entry in std::fs::read_dir(&state).expect("a directory").flatten() {
+        if entry.path().extension().is_some_and(|e| e == "profile") {
+            std::fs::write(entry.path(), b"PREPAGE\x01 and then something else").expect("written");
+        }
+    }
+    service.start_again(&[]);
+    assert!(service.log().contains("set aside"), "{}", service.log());
+    assert_eq!(
+        service.json(&["apps", "list"])["apps"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn a_terminated_service_keeps_everything_and_leaves_no_socket() {
+    let mut service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "kept");
+    let pid = app.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    service.call(&["switch", "begin", "--pid", &pid]);
+    service.call(&["switch", "end", "--pid", &pid]);
+    wait_until("the observation", || service.switches().len() == 1);
+    service.signal(Signal::TERM);
+    assert!(service.wait().success());
+    assert!(!service.socket().exists());
+    service.start_again(&[]);
+    assert_eq!(service.json(&["status"])["apps"][0]["switches"], 1);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_at_start_and_ignored_at_reload() {
+    let service = Service::start("[service]\nmode = \"observe\"\n");
+    std::fs::write(service.config(), "[switch]\nquiet = 1\n").expect("written");
+    let mut check = service.daemon();
+    let output = check.arg("--check").output().expect("prepaged");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("prepage.toml:2") && said.contains("quiet_ms"),
+        "{said}"
+    );
+    service.signal(Signal::HUP);
+    wait_until("the complaint", || {
+        service.log().contains("stays as it was")
+    });
+    assert_eq!(service.call(&["mode"]), "observe\n");
+    std::fs::write(service.config(), "[service]\nmode = \"anon\"\n").expect("written");
+    service.signal(Signal::HUP);
+    wait_until("the new mode", || service.call(&["mode"]) == "anon\n");
+}
+
+#[test]
+fn switches_observed_are_recorded_for_the_simulator() {
+    let mut service = Service::start("[service]\nmode = \"observe\"\n");
+    service.signal(Signal::TERM);
+    service.wait();
+    let file = service.directory.path().join("recorded");
+    service.start_again(&["--record", file.to_str().expect("text")]);
+    let apps = TempDir::new();
+    let app = application(&apps, "recorded");
+    let pid = app.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    service.call(&["switch", "begin", "--pid", &pid]);
+    service.call(&["switch", "end", "--pid", &pid]);
+    wait_until("the observation", || service.switches().len() == 1);
+    if !service.switches()[0]["void"].is_null() {
+        return eprintln!("a void observation is not recorded");
+    }
+    let text = std::fs::read_to_string(file).expect("a recording");
+    let recorded: prepage_core::replay::RecordedSwitch =
+        serde_json::from_str(&text).expect("a line");
+    assert!(recorded.app.name.ends_with("/recorded"));
+}
+
+#[test]
+fn systemd_is_told_of_start_and_end() {
+    let directory = TempDir::new();
+    let path = directory.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    socket
+        .set_read_timeout(Some(std::time::Duration::from_secs(10)))
+        .expect("set");
+    let service = Service::start("");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"));
+    command
+        .arg("--config")
+        .arg(service.config())
+        .arg("--state")
+        .arg(directory.path().join("state"));
+    command
+        .arg("--runtime-dir")
+        .arg(directory.path())
+        .env("NOTIFY_SOCKET", &path);
+    let mut child = common::Running(command.stderr(Stdio::null()).spawn().expect("prepaged"));
+    let receive = || {
+        let mut buffer = [0; 256];
+        let length = socket.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    assert_eq!(receive(), "READY=1");
+    let pid = rustix::process::Pid::from_raw(child.pid()).expect("a pid");
+    rustix::process::kill_process(pid, Signal::TERM).expect("signalled");
+    assert_eq!(receive(), "STOPPING=1");
+    assert!(child.0.wait().expect("ended").success());
+}
+
+#[test]
+fn eight_applications_take_no_wakeups_and_little_memory() {
+    let service = Service::start("[switch]\nrepeat_ms = 0\nquiet_ms = 20\n");
+    let apps = TempDir::new();
+    let running: Vec<_> = (0..8)
+        .map(|n| application(&apps, &format!("app{n}")))
+        .collect();
+    for app in &running {
+        let pid = app.pid().to_string();
+        service.call(&["track", "--pid", &pid]);
+        service.call(&["switch", "begin", "--pid", &pid]);
+    }
+    wait_until("eight switches", || service.switches().len() == 8);
+    let kib = resident_kib(service.pid());
+    assert!(kib < 20 << 10, "{kib} KiB are resident");
+    // Demand faults anywhere may be the onset of a switch, and wake it. Without any, nothing does.
+    for _ in 0..15 {
+        let faults = machine_faults();
+        let wakeups = wakeups_in_a_second(service.pid());
+        if machine_faults() == faults {
+            return assert_eq!(wakeups, 0, "it wakes up while nothing happens");
+        }
+    }
+    eprintln!("skipped: this machine had demand faults in every second");
+}
+
+/// Major faults of all processes since boot.
+fn machine_faults() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("pgmajfault "))?;
+    line.trim().parse().ok()
+}
+
+fn resident_kib(pid: i32) -> u64 {
+    prepage_kernel::process::status(pid)
+        .expect("running")
+        .vm_rss_kib
+}
+
+fn wakeups_in_a_second(pid: i32) -> u64 {
+    let count = || -> u64 {
+        let threads = prepage_kernel::process::threads(pid).expect("running");
+        let of_thread = |tid: i32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"))
+                .unwrap_or_default();
+            let line = status
+                .lines()
+                .find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+            line.and_then(|l| l.trim().parse::<u64>().ok()).unwrap_or(0)
+        };
+        threads.into_iter().map(of_thread).sum()
+    };
+    let before = count();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    count() - before
+}

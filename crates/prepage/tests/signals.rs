@@ -1,0 +1,489 @@
+//! The signals that begin a switch, with an executor that is scripted: what it is told is recorded, what it tells is
+//! given.
+
+mod common;
+
+use common::{TempDir, application, wait_until};
+use prepage::api::{Target, TrackReply, parse_app_id};
+use prepage::client::Client;
+use prepage::config::{Config, merge};
+use prepage::service::{Parts, Service, WakingExecutor};
+use prepage::sources::api::ApiSocket;
+use prepage_core::anon::AnonObservation;
+use prepage_core::app::Observation;
+use prepage_core::extent::ExtentSet;
+use prepage_core::identity::{AppId, Instance};
+use prepage_core::machine::{Action, Event, Nanos};
+use prepage_engine::store::Store;
+use prepage_engine::{Executor, FaultBurst, Members};
+use prepage_kernel::clock::monotonic_ns;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What the executor tells, and what it was told.
+#[derive(Default)]
+struct Script {
+    followed: Vec<(AppId, Members)>,
+    actions: Vec<Action>,
+    bursts: Vec<FaultBurst>,
+    events: Vec<Event>,
+    swapped_share: f32,
+    /// What the next switch shows; nothing after that.
+    observation: Observation,
+    /// Pages asked for, each time that the share was asked for.
+    sampled: Vec<usize>,
+    /// Collecting is never answered.
+    silent: bool,
+}
+
+#[derive(Clone)]
+struct Scripted {
+    script: Arc<Mutex<Script>>,
+    wake: Arc<OwnedFd>,
+    faults: Arc<OwnedFd>,
+}
+
+fn ring(fd: &OwnedFd) {
+    rustix::io::write(fd, &1_u64.to_ne_bytes()).expect("an eventfd takes 1");
+}
+
+fn silence(fd: &OwnedFd) {
+    let _ = rustix::io::read(fd, &mut [0; 8]);
+}
+
+impl Scripted {
+    fn new() -> Self {
+        let fd = || Arc::new(eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd"));
+        Self {
+            script: Arc::default(),
+            wake: fd(),
+            faults: fd(),
+        }
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().expect("not poisoned")
+    }
+
+    fn fault(&self, pid: i32, count: u32) {
+        let now = monotonic_ns();
+        self.script().bursts.push(FaultBurst {
+            pid,
+            count,
+            first_at: now,
+            last_at: now,
+        });
+        ring(&self.faults);
+    }
+
+    fn begun(&self) -> usize {
+        let observes = |a: &&Action| matches!(a, Action::Observe { .. });
+        self.script().actions.iter().filter(observes).count()
+    }
+
+    fn collected(&self) -> usize {
+        let collects = |a: &&Action| matches!(a, Action::Collect { .. });
+        self.script().actions.iter().filter(collects).count()
+    }
+}
+
+impl Executor for Scripted {
+    fn follow(&mut self, app: &AppId, members: Members) {
+        self.script().followed.push((app.clone(), members));
+    }
+
+    fn unfollow(&mut self, app: &AppId) {
+        self.script()
+            .followed
+            .retain(|(followed, _)| followed != app);
+    }
+
+    fn perform(&mut self, _now: Nanos, action: Action) {
+        let mut script = self.script();
+        if let (Action::Collect { app, switch, .. }, false) = (&action, script.silent) {
+            let (app, switch) = (app.clone(), *switch);
+            let observation = Box::new(std::mem::take(&mut script.observation));
+            script.events.push(Event::Observed {
+                app,
+                switch,
+                observation,
+            });
+            ring(&self.wake);
+        }
+        script.actions.push(action);
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        silence(&self.wake);
+        std::mem::take(&mut self.script().events)
+    }
+
+    fn drain_faults(&mut self) -> Vec<FaultBurst> {
+        silence(&self.faults);
+        std::mem::take(&mut self.script().bursts)
+    }
+
+    fn app_of(&self, pid: i32) -> Option<AppId> {
+        let script = self.script();
+        let own = |(_, members): &&(AppId, Members)| *members == Members::Tree(pid);
+        script.followed.iter().find(own).map(|(app, _)| app.clone())
+    }
+
+    fn swapped_share(&self, _app: &AppId, instances: &[(Instance, Vec<u64>)]) -> f32 {
+        let mut script = self.script();
+        script
+            .sampled
+            .push(instances.iter().map(|(_, pages)| pages.len()).sum());
+        script.swapped_share
+    }
+}
+
+impl WakingExecutor for Scripted {
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    fn fault_fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.faults.as_fd()]
+    }
+}
+
+/// A service in a thread of this process. It ends with the process: its thread sleeps.
+struct Rig {
+    directory: TempDir,
+    executor: Scripted,
+}
+
+impl Rig {
+    fn start(config: &str) -> Self {
+        let directory = TempDir::new();
+        let config: Config =
+            merge(&[(PathBuf::from("x"), config.into())]).expect("a configuration");
+        let executor = Scripted::new();
+        let (store, _) = Store::open(&directory.path().join("state")).expect("a store");
+        let socket = ApiSocket::listen(&directory.path().join("s")).expect("a socket");
+        let given = executor.clone();
+        std::thread::spawn(move || {
+            let parts = Parts {
+                config_file: None,
+                config,
+                executor: Box::new(given),
+                store,
+                socket,
+                signals: None,
+                missing: Vec::new(),
+                record: None,
+            };
+            Service::new(parts)
+                .expect("a service")
+                .run()
+                .expect("no failure");
+        });
+        Self {
+            directory,
+            executor,
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.directory.path().join("s")).expect("listening")
+    }
+
+    fn call(&self, method: &str, parameters: serde_json::Value) -> serde_json::Value {
+        self.client().call(method, &parameters).expect("an answer")
+    }
+
+    fn track(&self, pid: i32) -> AppId {
+        let target = Target {
+            pid: Some(pid),
+            ..Target::default()
+        };
+        let reply: TrackReply = self.client().call("Track", &target).expect("tracked");
+        parse_app_id(&reply.app).expect("an id")
+    }
+
+    fn sources(&self) -> Vec<String> {
+        let stats = self.call("Stats", serde_json::json!({}));
+        let switches = stats["switches"].as_array().expect("a list");
+        switches
+            .iter()
+            .map(|s| s["source"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+#[test]
+fn the_onset_of_faults_begins_a_switch_only_when_swapped_out() {
+    let rig = Rig::start("[switch]\nonset_faults = 48\nquiet_ms = 20\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "onset");
+    let id = rig.track(app.pid());
+    rig.executor.fault(app.pid(), 60);
+    wait_until("the burst to be taken", || {
+        rig.executor.script().bursts.is_empty()
+    });
+    rig.call("Status", serde_json::json!({}));
+    assert_eq!(
+        rig.executor.begun(),
+        0,
+        "a process that is not swapped out: no switch"
+    );
+    // Faults of others, and too few of its own.
+    rig.executor.fault(1, 1000);
+    rig.executor.fault(app.pid(), 20);
+    wait_until("the bursts to be taken", || {
+        rig.executor.script().bursts.is_empty()
+    });
+    rig.call("Status", serde_json::json!({}));
+    assert_eq!(rig.executor.begun(), 0, "{id}");
+}
+
+#[test]
+fn the_onset_of_faults_is_judged_by_the_planned_pages() {
+    let config = "onset_faults = 48\nquiet_ms = 20\nrepeat_ms = 0\nonset_pause_ms = 0\n";
+    let rig = Rig::start(&format!("[switch]\n{config}"));
+    let apps = TempDir::new();
+    let app = application(&apps, "planned");
+    let id = rig.track(app.pid());
+    // A first switch teaches a plan.
+    let instance = Instance {
+        pid: app.pid(),
+        start_ticks: 1,
+        exec: 1,
+    };
+    let seen = AnonObservation {
+        faulted: ExtentSet::from_pages((100..1100).collect()),
+        ..AnonObservation::default()
+    };
+    let mut script = rig.executor.script();
+    script.observation.anon.insert(instance, seen);
+    script
+        .events
+        .push(Event::InstanceStarted { app: id, instance });
+    drop(script);
+    ring(&rig.executor.wake);
+    rig.call("SwitchBegin", serde_json::json!({"pid": app.pid()}));
+    wait_until("a plan", || {
+        rig.call("Status", serde_json::json!({}))["apps"][0]["anon_planned_pages"] == 1000
+    });
+    // Its pages are in memory: no switch. They are not: one.
+    rig.executor.fault(app.pid(), 60);
+    wait_until("the burst to be taken", || {
+        rig.executor.script().bursts.is_empty()
+    });
+    rig.call("Status", serde_json::json!({}));
+    assert_eq!(rig.executor.begun(), 1);
+    rig.executor.script().swapped_share = 0.9;
+    rig.executor.fault(app.pid(), 30);
+    rig.executor.fault(app.pid(), 30);
+    wait_until("the switch", || rig.sources() == ["explicit", "onset"]);
+    let sampled = rig.executor.script().sampled.clone();
+    assert!(
+        sampled.iter().all(|&pages| (1..=256).contains(&pages)),
+        "{sampled:?}"
+    );
+}
+
+#[test]
+fn focus_begins_a_switch_and_ignores_what_is_not_tracked() {
+    let rig = Rig::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    let apps = TempDir::new();
+    let (app, other) = (application(&apps, "focused"), application(&apps, "other"));
+    rig.track(app.pid());
+    let focus = |pid: i32| {
+        rig.call(
+            "SwitchBegin",
+            serde_json::json!({"pid": pid, "source": "focus"}),
+        )
+    };
+    assert_eq!(focus(app.pid())["began"], true);
+    assert_eq!(focus(other.pid())["tracked"], false);
+    assert_eq!(focus(2_147_483_000)["tracked"], false);
+    wait_until("the end", || rig.sources() == ["focus"]);
+    assert_eq!(rig.executor.collected(), 1);
+}
+
+#[test]
+fn focused_applications_are_tracked_where_the_configuration_says_so() {
+    let rig = Rig::start("[service]\ntrack = \"focused\"\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "met");
+    let reply = rig.call(
+        "SwitchBegin",
+        serde_json::json!({"pid": app.pid(), "source": "focus"}),
+    );
+    assert_eq!(
+        (&reply["tracked"], &reply["began"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(rig.executor.script().followed.len(), 1);
+}
+
+#[test]
+fn demand_faults_keep_a_switch_from_being_quiet() {
+    let rig = Rig::start("[switch]\nquiet_ms = 150\nquiet_faults = 1\ncap_ms = 3000\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "busy");
+    rig.track(app.pid());
+    rig.call("SwitchBegin", serde_json::json!({"pid": app.pid()}));
+    for _ in 0..8 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        rig.executor.fault(app.pid(), 1);
+    }
+    wait_until("the end", || rig.executor.collected() == 1);
+    wait_until("the record", || rig.sources().len() == 1);
+    let stats = rig.call("Stats", serde_json::json!({}));
+    let duration_ms = stats["switches"][0]["duration_ms"]
+        .as_u64()
+        .expect("a number");
+    assert!(duration_ms >= 500, "{duration_ms} ms");
+}
+
+#[test]
+fn a_switch_that_is_never_quiet_ends_at_the_cap() {
+    let rig = Rig::start("[switch]\nquiet_ms = 100\nquiet_faults = 1\ncap_ms = 300\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "restless");
+    rig.track(app.pid());
+    rig.call("SwitchBegin", serde_json::json!({"pid": app.pid()}));
+    wait_until("the cap", || {
+        rig.executor.fault(app.pid(), 1);
+        rig.sources().len() == 1
+    });
+    let stats = rig.call("Stats", serde_json::json!({}));
+    assert_eq!(stats["switches"][0]["end"], "cap");
+}
+
+#[test]
+fn an_executor_that_never_answers_harms_nothing() {
+    let rig = Rig::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    rig.executor.script().silent = true;
+    let apps = TempDir::new();
+    let app = application(&apps, "silent");
+    rig.track(app.pid());
+    for _ in 0..20 {
+        rig.call("SwitchBegin", serde_json::json!({"pid": app.pid()}));
+        rig.call("SwitchEnd", serde_json::json!({"pid": app.pid()}));
+    }
+    assert_eq!((rig.executor.begun(), rig.executor.collected()), (20, 20));
+    assert!(rig.sources().is_empty());
+}
+
+#[test]
+fn what_the_executor_tells_of_strangers_harms_nothing() {
+    let rig = Rig::start("");
+    let app = parse_app_id("named:stranger@0").expect("an id");
+    let instance = Instance {
+        pid: 1,
+        start_ticks: 1,
+        exec: 1,
+    };
+    let observation = Box::new(Observation::default());
+    rig.executor.script().events.extend([
+        Event::InstanceStarted {
+            app: app.clone(),
+            instance,
+        },
+        Event::Observed {
+            app: app.clone(),
+            switch: 7,
+            observation,
+        },
+        Event::InstanceEnded { app, instance },
+    ]);
+    ring(&rig.executor.wake);
+    wait_until("the events to be taken", || {
+        rig.executor.script().events.is_empty()
+    });
+    rig.call("Status", serde_json::json!({}));
+}
+
+#[test]
+fn an_application_that_ends_is_followed_no_longer() {
+    let rig = Rig::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "ending");
+    rig.track(app.pid());
+    assert_eq!(rig.executor.script().followed.len(), 1);
+    rig.call("SwitchBegin", serde_json::json!({"pid": app.pid()}));
+    drop(app);
+    wait_until("its end", || rig.executor.script().followed.is_empty());
+    wait_until("the end of the switch", || rig.executor.collected() == 1);
+}
+
+/// A control group of its own in a hierarchy that has a freezer; removed with the value.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(hierarchy: &str, name: &str) -> Option<Self> {
+        let path =
+            PathBuf::from(hierarchy).join(format!("prepage-test-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.0.join(file), text).expect("written");
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
+        let _ = std::fs::write(self.0.join("cgroup.freeze"), "0");
+        // Its processes have ended, but the kernel may not have let go of them yet.
+        for _ in 0..200 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+fn thaws(hierarchies: &[&str], name: &str, freeze: (&str, &str), thaw: (&str, &str)) {
+    let Some(group) = hierarchies.iter().find_map(|h| Group::new(h, name)) else {
+        return eprintln!("skipped: no freezer can be used here");
+    };
+    if !group.0.join(freeze.0).exists() {
+        return eprintln!("skipped: no freezer in {}", group.0.display());
+    }
+    let rig = Rig::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    let apps = TempDir::new();
+    let app = application(&apps, name);
+    group.write("cgroup.procs", &app.pid().to_string());
+    rig.track(app.pid());
+    for round in 1..=2 {
+        group.write(freeze.0, freeze.1);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(rig.sources().len(), round - 1, "freezing is no signal");
+        group.write(thaw.0, thaw.1);
+        wait_until("the switch", || rig.sources() == vec!["thaw"; round]);
+    }
+    // The group must be empty before it is removed.
+    drop(app);
+}
+
+#[test]
+fn a_thawed_group_of_version_2_begins_a_switch() {
+    let hierarchies = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    thaws(
+        &hierarchies,
+        "thaw2",
+        ("cgroup.freeze", "1"),
+        ("cgroup.freeze", "0"),
+    );
+}
+
+#[test]
+fn a_thawed_group_of_version_1_begins_a_switch() {
+    let hierarchies = ["/sys/fs/cgroup/freezer"];
+    thaws(
+        &hierarchies,
+        "thaw1",
+        ("freezer.state", "FROZEN"),
+        ("freezer.state", "THAWED"),
+    );
+}
