@@ -5,14 +5,14 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
-.PHONY: demo test lint build install bench-fetch setup-build setup-demo clean
+.PHONY: demo test lint build install bench-fetch setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
 	scripts/as-root target/release/prepage-eval demo --prepage-bin target/release --out target/demo
 
 ## Formatting, clippy and documentation, then every test. Needs root: the kernel layer is tested against the kernel.
-test: setup-build lint
+test: setup-test lint
 	scripts/as-root env CARGO_TERM_COLOR=never $(CARGO) test --workspace --locked
 
 lint: setup-build
@@ -40,6 +40,9 @@ bench-fetch: setup-build build
 
 setup-build:
 	scripts/setup build
+
+setup-test:
+	scripts/setup build test
 
 setup-demo:
 	scripts/setup build demo

@@ -47,7 +47,7 @@ impl AnonState {
             table: Table::Target,
             timeout: params.timeout_switches,
             history: self.history.with(true),
-            observe_log2: (self.observe_log2 + 1).min(longest),
+            observe_log2: (self.observe_log2 + OBSERVE_LOG2_STEP).min(longest),
         }
     }
 
@@ -68,6 +68,10 @@ impl AnonState {
         (switch + phase).is_multiple_of(1 << self.observe_log2)
     }
 }
+
+/// How fast the observation interval grows with each observed use: fourfold. A page that is observed costs the
+/// application a minor fault.
+const OBSERVE_LOG2_STEP: u8 = 2;
 
 /// Pages that share an observation phase.
 const BLOCK_PAGES: u64 = 64;

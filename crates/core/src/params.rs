@@ -67,7 +67,7 @@ pub struct AnonParams {
     pub timeout_switches: u8,
     /// A target page that is mapped directly is observed at least once in this many switches (it is then brought
     /// to the swap cache only, where its use can be seen). Pages newly promoted or in doubt are observed more
-    /// often: the interval doubles with each observed use from 1 up to this. A power of two, at most 128.
+    /// often: the interval grows fourfold with each observed use from 1 up to this. A power of two, at most 128.
     pub observe_interval_max: u8,
     /// Most runs of pages kept for one application, over all its processes; 16 bytes each.
     pub runs_max: usize,
@@ -78,7 +78,7 @@ impl Default for AnonParams {
         Self {
             rule: AnonRule::History,
             timeout_switches: 5,
-            observe_interval_max: 8,
+            observe_interval_max: 16,
             runs_max: 14_000,
         }
     }

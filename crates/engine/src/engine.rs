@@ -112,7 +112,9 @@ impl Engine {
 
     fn fetch(&mut self, now: Nanos, app: &AppId, plan: &Plan, mode: Mode) {
         let members = self.roster.members(app);
-        let job = Arc::new(Job::new(plan, mode, &members, self.swaps_to_disk, now));
+        let mut job = Job::new(plan, mode, &members, self.swaps_to_disk, now);
+        job.share_among(self.pool.anon_threads());
+        let job = Arc::new(job);
         if !job.is_empty() {
             self.pool.run(&job);
         }

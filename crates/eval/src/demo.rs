@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub struct DemoOptions {
     /// Where records and report go.
     pub out: PathBuf,
-    /// Samples of each mode in the first setting; the second takes half.
+    /// Samples of each mode in the first setting; the second takes four fifths.
     pub samples: u32,
     /// The seed.
     pub seed: u64,
@@ -34,7 +34,7 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
         (
             Setting::Pressure,
             vec![Mode::Off, Mode::Full],
-            options.samples.div_ceil(2),
+            options.samples.div_ceil(5) * 4,
             5,
         ),
     ];

@@ -68,7 +68,7 @@ enum Command {
         /// Where records and report go.
         #[arg(short, long, default_value = "demo")]
         out: PathBuf,
-        /// Samples of each mode; the pressure setting takes half.
+        /// Samples of each mode; the pressure setting takes four fifths.
         #[arg(long, default_value_t = 15)]
         samples: u32,
         /// The seed.
@@ -147,7 +147,7 @@ struct RunArguments {
     #[arg(long, default_value_t = 700)]
     limit_mib: u64,
     /// In the pressure setting: the working set of a process that competes, in MiB.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 650)]
     hog_mib: u64,
     /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
     #[arg(long, default_value_t = 10.0)]

@@ -103,3 +103,25 @@ pub fn drop_page_cache() -> Result<()> {
     // 1: the page cache only, not the caches of names and inodes.
     fs::write("/proc/sys/vm/drop_caches", "1").context("drop", "page cache")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_named() {
+        let out = State::default();
+        assert_eq!(why_not_out(&out), None);
+        let mut present = out.clone();
+        present.pages.present_anon = PRESENT_TOLERANCE_PAGES;
+        assert_eq!(why_not_out(&present), None);
+        present.pages.present_shmem = 1;
+        assert_eq!(why_not_out(&present), Some("swappable pages present"));
+        let mut cached = out.clone();
+        cached.group.swap_cache_bytes = 8 << 20;
+        assert_eq!(why_not_out(&cached), Some("pages in the swap cache"));
+        let mut files = out;
+        files.service.file_bytes = 8 << 20;
+        assert_eq!(why_not_out(&files), Some("file pages cached"));
+    }
+}

@@ -88,7 +88,7 @@ impl Parameters {
             seed: 1,
             warmup: 10,
             limit_bytes: under_pressure.then_some(700 << 20),
-            hog_mib: under_pressure.then_some(500),
+            hog_mib: under_pressure.then_some(650),
             strangers_percent_max: 10.0,
             quiet_ms: 700,
             cap_ms: 6_000,

@@ -77,6 +77,16 @@ pub fn settle(before: &Tiles, frames: &[Frame]) -> Settled {
     }
 }
 
+/// An answer changes at least so many hundredths of the application's picture.
+pub const ANSWER_PERCENT: usize = 5;
+
+/// Whether a picture is drawn, and not the one that the application had when it was left.
+pub fn is_answer(picture: &Tiles, left: &Tiles) -> bool {
+    let tiles = picture.count();
+    let drawn = (tiles - picture.uniform()) * 100 >= tiles * DRAWN_PERCENT;
+    drawn && picture.differing(left) * 100 >= tiles * ANSWER_PERCENT
+}
+
 /// The two times, from the recorded frames alone: `study` derives them again with this.
 pub fn times(frames: &[FrameRecord], tiles: usize) -> (Option<u64>, Option<u64>) {
     let drawn = |f: &&FrameRecord| {

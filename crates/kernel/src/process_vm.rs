@@ -1,10 +1,11 @@
 //! process_vm_readv(2): faulting pages of another process in, and mapping them there.
 
 use crate::error::{Error, Result};
-use crate::page::address_of;
+use crate::page::{address_of, page_size};
 
-/// Pages per system call: the kernel's UIO_MAXIOV (IOV_MAX).
-pub const PAGES_PER_CALL_MAX: usize = 1024;
+/// Pages per system call. The kernel takes up to 1024 vectors (UIO_MAXIOV); the array is cleared for each call, and
+/// batches are small.
+pub const PAGES_PER_CALL_MAX: usize = 128;
 
 /// Reads one byte of each page (page numbers, any order) of process `pid`. The read fault swaps the page in, or reads
 /// it from its file, and maps it in that process; a read never breaks copy-on-write sharing.
@@ -34,27 +35,31 @@ fn touch_batch(pid: i32, pages: &[u64]) -> Result<usize> {
         iov_len: 0,
     };
     let mut remote = [empty; PAGES_PER_CALL_MAX];
-    let mut count = 0;
-    for (vector, &page) in remote.iter_mut().zip(pages) {
+    let (mut vectors, mut count) = (0, 0);
+    while let Some(&page) = pages.get(count) {
         // A page number beyond the address space is unreadable, like a hole.
         let Some(address) = address_of(page) else {
             break;
         };
-        *vector = libc::iovec {
-            iov_base: address as usize as *mut libc::c_void,
-            iov_len: 1,
+        // The last byte of a page and the first of the next one, where both are asked for: the kernel takes the
+        // address space's lock and looks up the mapping once for each vector.
+        let pair = pages.get(count + 1) == Some(&(page + 1));
+        remote[vectors] = libc::iovec {
+            iov_base: (address + u64::from(pair) * (page_size() - 1)) as usize as *mut _,
+            iov_len: 1 + usize::from(pair),
         };
-        count += 1;
+        vectors += 1;
+        count += 1 + usize::from(pair);
     }
     let mut sink = [0_u8; PAGES_PER_CALL_MAX];
     let local = libc::iovec {
         iov_base: sink.as_mut_ptr().cast(),
         iov_len: count,
     };
-    // SAFETY: `local` describes the exclusively owned `sink`, of which at most `count` <= 1024 bytes are written;
-    // `remote` holds `count` addresses of another process, which the kernel checks there.
+    // SAFETY: `local` describes the exclusively owned `sink`, of which at most `count` bytes are written, and
+    // `pages` is no longer than it; `remote` holds `vectors` addresses of another process, which the kernel checks there.
     let read = unsafe {
-        libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), count as libc::c_ulong, 0)
+        libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), vectors as libc::c_ulong, 0)
     };
     if let Ok(read) = usize::try_from(read) {
         return Ok(read);

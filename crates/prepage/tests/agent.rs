@@ -1,4 +1,4 @@
-//! `prepage agent` on an X display of its own. Skipped where there is no Xvfb.
+//! `prepage agent` on an X display of its own. It needs Xvfb.
 
 mod common;
 
@@ -11,7 +11,7 @@ use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
 /// An X server with a free number.
-fn display() -> Option<(Running, String)> {
+fn display() -> (Running, String) {
     let directory = TempDir::new();
     let path = directory.path().join("number");
     let file = std::fs::File::create(&path).expect("a file");
@@ -25,12 +25,12 @@ fn display() -> Option<(Running, String)> {
         "-nolisten",
         "tcp",
     ]);
-    let server = command.stdout(file).stderr(Stdio::null()).spawn().ok()?;
-    let server = Running(server);
+    let server = command.stdout(file).stderr(Stdio::null()).spawn();
+    let server = Running(server.expect("these tests need Xvfb (Debian: xvfb)"));
     let number = || std::fs::read_to_string(&path).unwrap_or_default();
     wait_until("the X server", || number().ends_with('\n'));
     let display = format!(":{}", number().trim());
-    Some((server, display))
+    (server, display)
 }
 
 struct Desktop {
@@ -102,9 +102,7 @@ fn agent(service: &Service, display: &str) -> Running {
 
 #[test]
 fn focus_is_reported_also_after_the_service_was_away() {
-    let Some((mut server, display)) = display() else {
-        return eprintln!("skipped: no Xvfb");
-    };
+    let (mut server, display) = display();
     let mut service = Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
     // The window is this process's: its connection says so, whatever its properties say.
     let own = std::process::id().to_string();
@@ -145,9 +143,7 @@ fn focus_is_reported_also_after_the_service_was_away() {
 
 #[test]
 fn the_way_from_focus_to_service_is_short() {
-    let Some((_server, display)) = display() else {
-        return eprintln!("skipped: no Xvfb");
-    };
+    let (_server, display) = display();
     // A socket of the test's own stands in for the service, so that nothing but the way to it is measured.
     let service = Service::start("");
     let path = service.directory.path().join("own");

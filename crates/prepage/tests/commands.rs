@@ -281,9 +281,7 @@ fn profiles_are_exported_and_imported() {
 
 #[test]
 fn other_users_see_and_touch_only_what_is_theirs() {
-    if !is_root() {
-        return eprintln!("skipped: needs root to become another user");
-    }
+    assert!(is_root(), "this test needs root, to become another user");
     const NOBODY: u32 = 65_534;
     let service = Service::start("");
     let apps = TempDir::new();

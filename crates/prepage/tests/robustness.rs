@@ -120,9 +120,10 @@ fn random_and_mutated_bytes_harm_nothing() {
 
 #[test]
 fn a_message_without_end_is_cut_off() {
-    if !is_root() {
-        return eprintln!("skipped: needs root's bound");
-    }
+    assert!(
+        is_root(),
+        "this test needs root, whose requests may be longer"
+    );
     let service = Service::start("");
     let mut stream = service.connect();
     let piece = vec![b'x'; 1 << 20];
@@ -315,14 +316,14 @@ fn eight_applications_take_no_wakeups_and_little_memory() {
     let kib = resident_kib(service.pid());
     assert!(kib < 20 << 10, "{kib} KiB are resident");
     // Demand faults anywhere may be the onset of a switch, and wake it. Without any, nothing does.
-    for _ in 0..15 {
+    for _ in 0..60 {
         let faults = machine_faults();
         let wakeups = wakeups_in_a_second(service.pid());
         if machine_faults() == faults {
             return assert_eq!(wakeups, 0, "it wakes up while nothing happens");
         }
     }
-    eprintln!("skipped: this machine had demand faults in every second");
+    panic!("this test needs a second without demand faults on this machine, within a minute");
 }
 
 /// Major faults of all processes since boot.

@@ -17,10 +17,11 @@ use std::ops::Range;
 /// Pages brought in by one thread, by member, not yet in order.
 type Brought = Vec<(usize, Extent)>;
 
-/// Works on the job's anonymous pages until all are taken.
-pub fn fetch(job: &Job, params: &FetchParams, heart: &Heart, part: &mut Part) {
+/// Works on the job's anonymous pages, as thread number `thread` of those that do, until all are taken.
+pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part: &mut Part) {
     let mut worker = Worker {
         job,
+        thread,
         params,
         heart,
         entries: Vec::new(),
@@ -39,6 +40,7 @@ pub fn fetch(job: &Job, params: &FetchParams, heart: &Heart, part: &mut Part) {
 
 struct Worker<'a> {
     job: &'a Job,
+    thread: usize,
     params: &'a FetchParams,
     heart: &'a Heart,
     entries: Vec<PageEntry>,
@@ -68,7 +70,9 @@ impl Worker<'_> {
 
     fn bring_all(&mut self) {
         loop {
-            let pieces = self.job.take_to_map(self.params.anon_batch_pages);
+            let pieces = self
+                .job
+                .take_to_map(self.thread, self.params.anon_batch_pages);
             if pieces.is_empty() {
                 return;
             }

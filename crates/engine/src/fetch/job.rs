@@ -27,6 +27,13 @@ pub struct Piece {
     before: u64,
 }
 
+/// A thread's share of the anonymous pages, counted over all pieces.
+#[derive(Debug)]
+struct Share {
+    next: AtomicU64,
+    end: u64,
+}
+
 /// One switch's plan, ready to be worked on.
 #[derive(Debug)]
 pub struct Job {
@@ -47,7 +54,8 @@ pub struct Job {
     pub swaps_to_disk: bool,
     signalled: Nanos,
     submit_next: AtomicU64,
-    map_next: AtomicU64,
+    /// One share for each thread, so that two threads rarely meet in one page table, swap cluster or lock.
+    shares: Vec<Share>,
     files_taken: Mutex<(usize, usize)>,
     cancelled: AtomicBool,
     first_fetch: AtomicU64,
@@ -105,7 +113,7 @@ impl Job {
             swaps_to_disk,
             signalled,
             submit_next: AtomicU64::new(0),
-            map_next: AtomicU64::new(0),
+            shares: Vec::new(),
             files_taken: Mutex::new((0, 0)),
             cancelled: AtomicBool::new(false),
             first_fetch: AtomicU64::new(0),
@@ -179,22 +187,43 @@ impl Job {
         !self.pieces.is_empty()
     }
 
+    /// Divides the anonymous pages among `threads` threads.
+    pub fn share_among(&mut self, threads: usize) {
+        let pages = self.pieces.last().map_or(0, |p| p.before + p.extent.len);
+        let threads = threads.max(1) as u64;
+        self.shares = (0..threads)
+            .map(|index| Share {
+                next: AtomicU64::new(pages * index / threads),
+                end: pages * (index + 1) / threads,
+            })
+            .collect();
+    }
+
     /// Takes the next `pages` pages to be submitted to the swap device; empty when all are taken.
     pub fn take_to_submit(&self, pages: u64) -> Vec<Piece> {
-        self.take(&self.submit_next, pages)
+        self.take(&self.submit_next, pages, u64::MAX)
     }
 
-    /// Takes the next `pages` pages to be brought in; empty when all are taken.
-    pub fn take_to_map(&self, pages: u64) -> Vec<Piece> {
-        self.take(&self.map_next, pages)
+    /// Takes the next `pages` pages to be brought in: of thread number `thread`'s share, then of the others'; empty
+    /// when all are taken.
+    pub fn take_to_map(&self, thread: usize, pages: u64) -> Vec<Piece> {
+        let count = self.shares.len();
+        let turns = (0..count).map(|turn| &self.shares[(thread + turn) % count]);
+        turns
+            .map(|share| self.take(&share.next, pages, share.end))
+            .find(|taken| !taken.is_empty())
+            .unwrap_or_default()
     }
 
-    fn take(&self, next: &AtomicU64, pages: u64) -> Vec<Piece> {
-        if self.is_cancelled() {
+    fn take(&self, next: &AtomicU64, pages: u64, end: u64) -> Vec<Piece> {
+        if self.is_cancelled() || next.load(Ordering::Relaxed) >= end {
             return Vec::new();
         }
         let from = next.fetch_add(pages, Ordering::Relaxed);
-        let to = from.saturating_add(pages);
+        let to = from.saturating_add(pages).min(end);
+        if from >= to {
+            return Vec::new();
+        }
         let first = self
             .pieces
             .partition_point(|p| p.before + p.extent.len <= from);

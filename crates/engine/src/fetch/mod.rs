@@ -1,7 +1,7 @@
 //! Fetching: threads created once, asleep until they are handed a job (ASAP section 5).
 //!
 //! A [`job::Job`] is one switch's plan with everything it needs. [`pool::Pool`] hands it to the threads; [`anon`]
-//! and [`file`] are what they do with it.
+//! and [`mod@file`] are what they do with it.
 
 pub mod anon;
 pub mod cores;

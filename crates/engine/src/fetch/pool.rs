@@ -35,7 +35,7 @@ struct Worker {
 #[derive(Clone, Debug)]
 enum Role {
     /// Fetches anonymous pages on one core.
-    Anon { core: usize },
+    Anon { core: usize, number: usize },
     /// Fetches file pages.
     File(FileThread),
 }
@@ -60,12 +60,8 @@ impl Pool {
             0 => cores.all.len(),
             wanted => wanted,
         };
-        let anon = cores
-            .all
-            .iter()
-            .cycle()
-            .take(count)
-            .map(|&core| Role::Anon { core });
+        let anon = cores.all.iter().cycle().take(count).enumerate();
+        let anon = anon.map(|(number, &core)| Role::Anon { core, number });
         let files = file_threads(params.core_policy, cores)
             .into_iter()
             .map(Role::File);
@@ -83,6 +79,12 @@ impl Pool {
     /// Threads that were given up because they hung in a call.
     pub fn given_up(&self) -> usize {
         self.given_up
+    }
+
+    /// Threads that fetch anonymous pages.
+    pub fn anon_threads(&self) -> usize {
+        let is_anon = |worker: &&Worker| matches!(worker.role, Role::Anon { .. });
+        self.workers.iter().filter(is_anon).count()
     }
 
     /// Hands a job to the threads that have work in it and wakes them.
@@ -126,7 +128,7 @@ impl Worker {
         let (jobs, queue) = channel();
         let heart = Arc::new(Heart::default());
         let name = match &role {
-            Role::Anon { core } => format!("prepage-anon{core}"),
+            Role::Anon { core, .. } => format!("prepage-anon{core}"),
             Role::File(_) => "prepage-file".to_owned(),
         };
         let (own_role, own_params, own_heart) =
@@ -146,7 +148,7 @@ fn run(role: &Role, params: &FetchParams, heart: &Heart, queue: &Receiver<Arc<Jo
         let before = sched::thread_cpu_time_ns();
         let mut part = Part::default();
         match role {
-            Role::Anon { .. } => anon::fetch(&job, params, heart, &mut part),
+            Role::Anon { number, .. } => anon::fetch(&job, *number, params, heart, &mut part),
             Role::File(thread) => file::fetch(&job, thread, params, heart, &mut part),
         }
         heart.rest();
@@ -163,7 +165,7 @@ fn settle(role: &Role, params: &FetchParams) {
         slice_us: (params.anon_slice_us > 0).then_some(params.anon_slice_us),
     };
     let (cores, policy) = match role {
-        Role::Anon { core } => {
+        Role::Anon { core, .. } => {
             let policy = match params.anon_policy {
                 ThreadPolicy::Other => other,
                 ThreadPolicy::Idle => Policy::Idle,

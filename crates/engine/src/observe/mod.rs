@@ -1,7 +1,7 @@
 //! Observing: what a switch demanded, what of the prepaged pages it used.
 //!
 //! Demand faults come from [`faults`] at any time; file accesses from [`files`] during a switch; at its end
-//! [`anon_pages`] and [`file_pages`] ask the page tables and the page cache for the rest. [`observer`] is the thread that
+//! `anon_pages` and `file_pages` ask the page tables and the page cache for the rest. [`observer`] is the thread that
 //! does all but the first.
 
 mod anon_pages;

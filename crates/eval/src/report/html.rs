@@ -6,7 +6,7 @@ use crate::record::{Mode, Run, Switch};
 use crate::statistics::{Estimate, median};
 use crate::study::Study;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
-use crate::study::text::{interval, percent, setting_words};
+use crate::study::text::{cost_rows, interval, percent, setting_words};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -283,15 +283,12 @@ fn prepage_table(study: &Study) -> String {
             format!("{} pairs", watching.n),
         ]);
     }
-    for c in &study.costs {
-        let name = format!("{} {}", c.mode.word(), c.name.replace('_', " "));
-        rows.push(vec![
-            name,
-            interval(Some(c.median), 0),
-            format!("{} switches", c.median.n),
-        ]);
+    let mut out = table(&["prepage", "", "rests on"], &rows);
+    if let [head, costs @ ..] = &cost_rows(study)[..] {
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        out += &table(&head, costs);
     }
-    table(&["prepage", "", "rests on"], &rows)
+    out
 }
 
 fn discarded(study: &Study, switches: &Switches) -> String {

@@ -49,16 +49,30 @@ pub struct Bench {
     pub _held: Vec<Child>,
 }
 
+/// Where applications are started.
+#[derive(Clone, Copy, Debug)]
+pub struct Desk<'a> {
+    /// The directories.
+    pub places: &'a Places,
+    /// The session.
+    pub session: &'a Session,
+    /// Its display.
+    pub display: &'a Display,
+}
+
 /// Starts an application in a group and waits until its window can be used.
 pub fn launch(
     app: &App,
     instance: &str,
     seed: u64,
-    places: &Places,
-    session: &Session,
-    display: &Display,
+    desk: &Desk<'_>,
     group: &Group,
 ) -> Result<(Child, Window)> {
+    let &Desk {
+        places,
+        session,
+        display,
+    } = desk;
     let command = (app.prepare)(places, instance, seed)?;
     let (program, arguments) = command.split_first().expect("a command has a program");
     let before = display.windows()?;

@@ -32,16 +32,10 @@ pub fn done(lines: &[Line]) -> HashSet<(u32, Mode)> {
         .collect()
 }
 
-/// The choices of one slot: every attempt makes its own.
+/// The choices of one slot: the same for every mode of a block, so that a pair differs in nothing but the mode. Every
+/// attempt makes its own.
 pub fn choices(seed: u64, slot: &Slot, purpose: &str) -> Random {
-    let name = format!(
-        "{purpose} {} {} {} {}",
-        slot.block,
-        slot.order,
-        slot.mode.word(),
-        slot.attempt
-    );
-    Random::stream(seed, &name)
+    Random::stream(seed, &format!("{purpose} {} {}", slot.block, slot.attempt))
 }
 
 #[cfg(test)]

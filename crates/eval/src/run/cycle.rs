@@ -2,7 +2,7 @@
 
 use super::bench::Bench;
 use super::blocks::choices;
-use super::watch::watch;
+use super::watch::{Watched, watch};
 use crate::circumstances::{load, system_counters};
 use crate::clock::{now_ns, process_cpu_us, sleep_ms};
 use crate::display::session::command_in;
@@ -17,8 +17,6 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Pages that may be out of memory before a resident sample.
 const RESIDENT_TOLERANCE_PAGES: u64 = 256;
-/// An answer changes at least so many hundredths of the picture.
-const ANSWER_PERCENT: usize = 5;
 /// How long the person looks at the other application at least.
 const AWAY_MS: u64 = 150;
 
@@ -42,7 +40,9 @@ pub fn measure(bench: &mut Bench, parameters: &Parameters, slot: &Slot) -> Resul
         // out in a second, and prepage would bring back what background activity asks for.
         service.set_mode(Mode::Off)?;
     }
-    if slot.mode.is_resident() {
+    // Under pressure every switch begins alike, with the application in memory and the others out: who was in before
+    // must not depend on the mode before.
+    if slot.mode.is_resident() || parameters.setting == Setting::Pressure {
         bring_back(bench, parameters.setting)?;
     }
     let context = change_context(bench, parameters.seed, slot)?;
@@ -58,32 +58,27 @@ pub fn measure(bench: &mut Bench, parameters: &Parameters, slot: &Slot) -> Resul
     }
     let before = bench.screen.tiles()?;
     let counted = Counted::read(bench);
-    let seen = watch(bench, &counted.app, parameters.quiet_ms, parameters.cap_ms)?;
-    let after = Counted::read(bench);
+    let seen = watch(
+        bench,
+        &left,
+        &counted.app,
+        parameters.quiet_ms,
+        parameters.cap_ms,
+    )?;
+    let difference = Counted::read(bench).since(&counted, bench);
     let settled = settle(&before, &seen.frames);
+    if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
+        return discard(reason.into(), Some(state));
+    }
+    // A picture that is not settled when the cap ends the watching took at least so long.
+    let (t_first_frame_ns, t_settled_ns) = match (settled.t_first_frame_ns, settled.t_settled_ns) {
+        (first, Some(stays)) if !seen.capped => (first.unwrap_or(stays), stays),
+        (first, _) => (first.unwrap_or(seen.t_end_ns), seen.t_end_ns),
+    };
     let answer_tiles = seen
         .frames
         .last()
         .map_or(0, |last| last.tiles.differing(&left));
-    let (Some(t_active_ns), Some(t_key_ns)) = (seen.t_active_ns, seen.t_key_ns) else {
-        return discard("the window never became active".into(), Some(state));
-    };
-    let (Some(t_first_frame_ns), Some(t_settled_ns)) =
-        (settled.t_first_frame_ns, settled.t_settled_ns)
-    else {
-        return discard("nothing was drawn".into(), Some(state));
-    };
-    if answer_tiles * 100 < before.count() * ANSWER_PERCENT {
-        return discard(
-            format!("the key was not answered: {answer_tiles} tiles differ"),
-            Some(state),
-        );
-    }
-    let difference = after.since(&counted, bench);
-    let window_ms = seen.t_end_ns as f64 / 1e6 * bench.cores as f64;
-    if difference.system["strangers_ms"] > window_ms * parameters.strangers_percent_max / 100.0 {
-        return discard(STRANGERS_LOAD.into(), Some(state));
-    }
     let prepage = match &mut bench.service {
         Some(service) => service.new_switches(slot.mode)?,
         None => Vec::new(),
@@ -91,8 +86,8 @@ pub fn measure(bench: &mut Bench, parameters: &Parameters, slot: &Slot) -> Resul
     Ok(Ok(Box::new(Switch {
         slot: slot.clone(),
         t0_monotonic_ns: seen.t0_ns,
-        t_active_ns,
-        t_key_ns,
+        t_active_ns: seen.t_active_ns.unwrap_or_default(),
+        t_key_ns: seen.t_key_ns.unwrap_or_default(),
         t_first_frame_ns,
         t_settled_ns,
         t_end_ns: seen.t_end_ns,
@@ -111,6 +106,25 @@ pub fn measure(bench: &mut Bench, parameters: &Parameters, slot: &Slot) -> Resul
         group_after: bench.app_group.residency(),
         prepage,
     })))
+}
+
+/// Why a switch that was watched says nothing, if so. One that is merely slow is never discarded: that would favour
+/// whatever made it slow.
+fn why_unusable(
+    seen: &Watched,
+    difference: &Difference,
+    cores: u64,
+    parameters: &Parameters,
+) -> Option<&'static str> {
+    let window_ms = seen.t_end_ns as f64 / 1e6 * cores as f64;
+    let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0;
+    if seen.t_active_ns.is_none() {
+        Some("the window never became active")
+    } else if difference.system["strangers_ms"] > strangers_ms_max {
+        Some(STRANGERS_LOAD)
+    } else {
+        None
+    }
 }
 
 /// Brings all of the application back. A process inside its group reads the files: the group is charged for their

@@ -4,30 +4,21 @@ pub mod bench;
 pub mod blocks;
 pub mod cycle;
 pub mod pressure;
+pub mod setup;
 pub mod swap;
 pub mod watch;
 
-use crate::apps::{self, App, versions::versions};
+use crate::apps;
 use crate::circumstances;
 use crate::clock::{now_ns, sleep_ms};
-use crate::display::input::Keyboard;
-use crate::display::other_window::OtherWindow;
-use crate::display::screen::Screen;
-use crate::display::session::{Places, Session};
-use crate::display::windows::Display;
 use crate::error::{Context, Error, Result};
-use crate::group::{Group, Hierarchies};
-use crate::processes::Roles;
-use crate::reclaim;
-use crate::record::{FORMAT, Line, Mode, Parameters, Run, Setting, Slot, Writer};
-use crate::restore::{Restorer, Undo};
-use crate::service::{self, Service};
+use crate::record::{self, Line, Mode, Parameters, Slot, Switch, Writer};
+use crate::restore::Restorer;
 use bench::Bench;
-use pressure::Others;
 use rustix::fs::{FlockOperation, flock};
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What `run` is asked for.
 #[derive(Clone, Debug)]
@@ -67,8 +58,6 @@ impl Options {
 const ATTEMPTS_MAX: u32 = 4;
 /// Tries in all: a stranger's load is nobody's fault and tried again more often.
 const STRANGERS_ATTEMPTS_MAX: u32 = 20;
-/// The kernel's default, which a person's machine has.
-const READ_AHEAD_KB: &str = "128";
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> Result<()> {
@@ -84,13 +73,13 @@ pub fn run(options: &Options) -> Result<()> {
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = if options.resume && options.out.exists() {
-        crate::record::read(&options.out)?
+        record::read(&options.out)?
     } else {
         Vec::new()
     };
     check_resumed(&earlier, parameters)?;
     let mut restorer = Restorer::start()?;
-    let (mut bench, first_line) = set_up(options, &app, &mut restorer)?;
+    let (mut bench, first_line) = setup::set_up(options, &app, &mut restorer)?;
     let mut writer = Writer::open(&options.out, !earlier.is_empty())?;
     writer.write(&Line::Run(Box::new(first_line)))?;
     let result = measure_all(&mut bench, options, &blocks::done(&earlier), &mut writer);
@@ -129,105 +118,10 @@ fn check_resumed(earlier: &[Line], parameters: &Parameters) -> Result<()> {
     }
 }
 
-fn set_up(options: &Options, app: &App, restorer: &mut Restorer) -> Result<(Bench, Run)> {
-    let name = format!("prepage-eval-{}", std::process::id());
-    let places = Places {
-        disk: PathBuf::from("/var/tmp").join(&name),
-        memory: PathBuf::from("/dev/shm").join(&name),
-    };
-    for directory in [&places.disk, &places.memory] {
-        restorer.register(&Undo::Directory(directory.clone()))?;
-    }
-    places.make()?;
-    swap::ensure(restorer, &options.compressor, options.zram_bytes)?;
-    if let Some(queue) = circumstances::disk_queue(&places.disk) {
-        restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
-    }
-    let hierarchies = Hierarchies::find()?;
-    restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
-    let group = |part: &str| Group::create(&hierarchies, &format!("{name}/{part}"));
-    let (session_group, shared, app_group) =
-        (group("session")?, group("shared")?, group("shared/app")?);
-    if let Some(limit) = options.parameters.limit_bytes {
-        shared.set_limit_bytes(limit)?;
-    }
-    eprintln!("starting the session and {} ...", app.name);
-    let session = Session::start(&places, &session_group)?;
-    let display = Display::connect(&session.display)?;
-    let keyboard = Keyboard::of(&display.connection, display.root)?;
-    let screen = Screen::open(&places.framebuffer())?;
-    let other = OtherWindow::open(&display)?;
-    let seed = options.parameters.seed;
-    let others = match options.parameters.setting {
-        Setting::Reclaimed => None,
-        Setting::Pressure => {
-            let (group, hog_mib) = (
-                group("shared/others")?,
-                options.parameters.hog_mib.unwrap_or(0),
-            );
-            Some(Others::start(
-                app, seed, hog_mib, &places, &session, &display, group,
-            )?)
-        }
-    };
-    let mut versions = versions(app);
-    // Whatever is cached already is charged to somebody else and would not go when the application is reclaimed.
-    reclaim::drop_page_cache()?;
-    let (process, window) = bench::launch(
-        app, "measured", seed, &places, &session, &display, &app_group,
-    )?;
-    let service = if options
-        .parameters
-        .modes
-        .iter()
-        .any(|mode| mode.needs_prepage())
-    {
-        let directory = options
-            .prepage_bin
-            .clone()
-            .map_or_else(service::default_directory, Ok)?;
-        let service = Service::start(&directory, &places, &session, group("shared/service")?)?;
-        service.track(&app_group)?;
-        versions.insert("prepage".into(), service.version());
-        Some(service)
-    } else {
-        None
-    };
-    let first_line = Run {
-        format: FORMAT,
-        time_unix_s: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
-        parameters: options.parameters.clone(),
-        machine: circumstances::machine(&hierarchies, &places.disk),
-        versions,
-    };
-    let mut held = session.processes;
-    held.push(process);
-    let bench = Bench {
-        app: *app,
-        app_group,
-        session_group,
-        display,
-        keyboard,
-        screen,
-        other,
-        window,
-        roles: Roles::default(),
-        session_roles: Roles::default(),
-        service,
-        cores: first_line.machine.cores,
-        others,
-        _held: held,
-    };
-    bench.focus_content()?;
-    Ok((bench, first_line))
-}
-
 fn measure_all(
     bench: &mut Bench,
     options: &Options,
-    done: &std::collections::HashSet<(u32, Mode)>,
+    done: &HashSet<(u32, Mode)>,
     writer: &mut Writer,
 ) -> Result<()> {
     let parameters = &options.parameters;
@@ -323,7 +217,7 @@ fn wait_for_quiet_machine() {
     }
 }
 
-fn show(switch: &crate::record::Switch, took_ns: u64, warmup: bool) {
+fn show(switch: &Switch, took_ns: u64, warmup: bool) {
     let ms = |ns: u64| ns as f64 / 1e6;
     let majflt: u64 = switch.processes.values().map(|c| c.majflt).sum();
     eprintln!(

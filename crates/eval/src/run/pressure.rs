@@ -1,11 +1,10 @@
 //! The pressure setting: other applications push the measured one out under a shared limit, by being used.
 
-use super::bench::{Bench, group_becomes_idle, launch};
+use super::bench::{Bench, Desk, group_becomes_idle, launch};
 use crate::apps::App;
-use crate::display::session::{Places, Session, command_in};
-use crate::display::windows::Display;
+use crate::display::session::command_in;
 use crate::error::{Context, Error, Result};
-use crate::group::Group;
+use crate::group::{Group, GroupResidency};
 use crate::random::Random;
 use crate::reclaim::{self, State};
 use std::io::{BufRead, BufReader, Write};
@@ -31,11 +30,12 @@ struct Hog {
     output: BufReader<ChildStdout>,
 }
 
-/// How often the others are used between two switches: the first round takes what the application has not used for
-/// long, the second begins on what it has.
-const WORK_ROUNDS: u64 = 2;
-/// At least so many hundredths of the application's swappable pages have to be out before a sample.
-pub const OUT_PERCENT_MIN: u64 = 50;
+/// Parts in which the process goes over its working set.
+const PARTS: usize = 16;
+/// It goes over it at most so often between two switches.
+const PASSES_MAX: usize = 3;
+/// The others are used until so many hundredths of the application's swappable pages are out.
+pub const OUT_PERCENT: u64 = 85;
 
 impl Others {
     /// Starts them.
@@ -43,20 +43,10 @@ impl Others {
         app: &App,
         seed: u64,
         hog_mib: u64,
-        places: &Places,
-        session: &Session,
-        display: &Display,
+        desk: &Desk<'_>,
         group: Group,
     ) -> Result<Self> {
-        let (process, window) = launch(
-            app,
-            "other",
-            seed ^ 0x5eed,
-            places,
-            session,
-            display,
-            &group,
-        )?;
+        let (process, window) = launch(app, "other", seed ^ 0x5eed, desk, &group)?;
         let own = std::env::current_exe().context("find", "own executable")?;
         let mut hog = command_in(&group, &own.to_string_lossy())?
             .args([
@@ -84,8 +74,9 @@ impl Others {
         })
     }
 
-    /// Uses them: a person works in the second instance for a moment, and the process goes over its working set.
-    fn work(&mut self, bench: &Bench, random: &mut Random) -> Result<()> {
+    /// Uses them: a person works in the second instance for a moment, then the process goes over its working set, part
+    /// by part, until the application is out. Returns how many parts that took.
+    fn work(&mut self, bench: &Bench, random: &mut Random) -> Result<u64> {
         const ACTIONS: usize = 3;
         const IDLE_LIMIT_MS: u64 = 5_000;
         bench.display.activate_and_wait(self.window)?;
@@ -94,14 +85,20 @@ impl Others {
             bench.type_keys(bench.app.contexts[random.below(bench.app.contexts.len())].keys)?;
         }
         group_becomes_idle(&self.group, IDLE_LIMIT_MS);
-        self.hog.touch()
+        for part in 0..PARTS * PASSES_MAX {
+            if out_percent(&bench.app_group.residency()) >= OUT_PERCENT {
+                return Ok(part as u64);
+            }
+            self.hog.touch(part % PARTS)?;
+        }
+        Ok((PARTS * PASSES_MAX) as u64)
     }
 }
 
 impl Hog {
-    fn touch(&mut self) -> Result<()> {
+    fn touch(&mut self, part: usize) -> Result<()> {
         let mut line = String::new();
-        writeln!(self.input, "touch").context("tell", "hog")?;
+        writeln!(self.input, "{part}").context("tell", "hog")?;
         self.output.read_line(&mut line).context("hear", "hog")?;
         if line.trim() == "done" {
             Ok(())
@@ -119,10 +116,12 @@ pub fn hog(mib: u64, seed: u64) {
     for page in words.chunks_mut(page_words) {
         page[..page_words / 2].fill_with(|| random.next_u64());
     }
+    let part_words = words.len().div_ceil(PARTS).max(1);
     for line in std::io::stdin().lock().lines() {
-        if line.is_err() {
+        let part = line.ok().and_then(|line| line.trim().parse::<usize>().ok());
+        let Some(words) = part.and_then(|part| words.chunks_mut(part_words).nth(part)) else {
             return;
-        }
+        };
         for page in words.chunks_mut(page_words) {
             page[0] = page[0].wrapping_add(1);
         }
@@ -130,7 +129,7 @@ pub fn hog(mib: u64, seed: u64) {
     }
 }
 
-/// Uses the others, always by as much, and says how far that pushed the application out.
+/// Uses the others until the application is largely out.
 pub fn push_out(
     bench: &mut Bench,
     random: &mut Random,
@@ -139,13 +138,14 @@ pub fn push_out(
         .others
         .take()
         .expect("the pressure setting has others");
-    let worked = (0..WORK_ROUNDS).try_for_each(|_| others.work(bench, random));
+    let worked = others.work(bench, random);
     bench.others = Some(others);
-    worked?;
+    let rounds = worked?;
     bench.display.activate_and_wait(bench.other.window)?;
     let mut state = reclaim::look(&bench.app_group, bench.service_group())?;
-    state.rounds = WORK_ROUNDS;
-    if out_percent(&state) >= OUT_PERCENT_MIN {
+    state.rounds = rounds;
+    // A little may have come back since: its timers run.
+    if out_percent(&state.group) + 5 >= OUT_PERCENT {
         Ok(Ok(state))
     } else {
         Ok(Err((
@@ -155,10 +155,8 @@ pub fn push_out(
     }
 }
 
-/// How many hundredths of the application's swappable pages are out.
-pub fn out_percent(state: &State) -> u64 {
-    let page_bytes = rustix::param::page_size() as u64;
-    let out = state.group.swap_bytes / page_bytes;
-    let present = (state.group.anon_bytes + state.group.shmem_bytes) / page_bytes;
-    100 * out / (out + present).max(1)
+/// How many hundredths of an application's swappable pages are out.
+pub fn out_percent(group: &GroupResidency) -> u64 {
+    let all = group.swap_bytes + group.anon_bytes + group.shmem_bytes;
+    100 * group.swap_bytes / all.max(1)
 }

@@ -5,7 +5,8 @@ use crate::clock::now_ns;
 use crate::display::windows::Change;
 use crate::error::Result;
 use crate::processes::Reading;
-use crate::settle::Frame;
+use crate::settle::{Frame, is_answer};
+use crate::tiles::Tiles;
 use prepage_kernel::process;
 
 /// What was seen.
@@ -23,14 +24,23 @@ pub struct Watched {
     pub t_end_ns: u64,
     /// Whether the cap ended it.
     pub capped: bool,
+    /// Whether the last picture shows an answer to the key.
+    pub answered: bool,
 }
 
 /// At most so many pictures are kept of one switch.
 const FRAMES_MAX: usize = 1000;
 
 /// Activates the application's window, presses its key as soon as the window manager has made it active, and keeps a
-/// picture of everything drawn until nothing was drawn for `quiet_ms`, or `cap_ms` are over.
-pub fn watch(bench: &mut Bench, before: &Reading, quiet_ms: u64, cap_ms: u64) -> Result<Watched> {
+/// picture of everything drawn, until the key is answered and nothing was drawn for `quiet_ms`, or `cap_ms` are over.
+/// `left` is the application's picture when it was left.
+pub fn watch(
+    bench: &mut Bench,
+    left: &Tiles,
+    before: &Reading,
+    quiet_ms: u64,
+    cap_ms: u64,
+) -> Result<Watched> {
     let code = bench.keyboard.code(bench.app.answer_key)?;
     let (quiet_ns, cap_ns) = (quiet_ms * 1_000_000, cap_ms * 1_000_000);
     bench.display.forget_changes()?;
@@ -44,10 +54,12 @@ pub fn watch(bench: &mut Bench, before: &Reading, quiet_ms: u64, cap_ms: u64) ->
         frames: Vec::new(),
         t_end_ns: 0,
         capped: false,
+        answered: false,
     };
     let mut last_ns = t0_ns;
     loop {
-        let quiet_end = if seen.t_key_ns.is_some() {
+        // Quiet means the end only after the answer: an application that is still waiting for its pages is quiet too.
+        let quiet_end = if seen.answered {
             last_ns + quiet_ns
         } else {
             t0_ns + cap_ns
@@ -58,6 +70,7 @@ pub fn watch(bench: &mut Bench, before: &Reading, quiet_ms: u64, cap_ms: u64) ->
                 // Asked for again before the picture is read: what is drawn meanwhile makes another frame.
                 bench.display.watch_again()?;
                 let tiles = bench.screen.tiles()?;
+                seen.answered = seen.t_key_ns.is_some() && is_answer(&tiles, left);
                 let frame = Frame {
                     t_ns: last_ns - t0_ns,
                     tiles,

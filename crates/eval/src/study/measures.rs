@@ -125,18 +125,18 @@ pub fn bound(switches: &Switches) -> Option<Bound> {
     })
 }
 
-/// What a page costs prepage's threads, in mode full.
+/// What an anonymous page costs prepage's threads, in mode anon: there they fetch next to nothing else.
 fn fetch_us_per_page(switches: &Switches) -> Option<f64> {
     let per_page = |s: &Switch| {
-        let pages = of_prepage(s, "anon.fetched")? + of_prepage(s, "file.fetched")?;
+        let pages = of_prepage(s, "anon.fetched")?;
         let us = of_prepage(s, "timing.fetch_cpu_us")?;
         (pages > 0.0 && us > 0.0).then_some(us / pages)
     };
-    let of_full = switches
+    let of_anon = switches
         .samples
         .iter()
-        .filter(|s| s.slot.mode == Mode::Full);
-    median(&of_full.filter_map(per_page).collect::<Vec<f64>>())
+        .filter(|s| s.slot.mode == Mode::Anon);
+    median(&of_anon.filter_map(per_page).collect::<Vec<f64>>())
 }
 
 /// Precision and recall: the pages of all samples together, the interval by drawing samples.
@@ -214,21 +214,21 @@ mod tests {
 
     /// Ten blocks, some twice as slow as others in every mode.
     fn switches() -> Switches {
-        let modes = [Mode::Resident, Mode::Off, Mode::Full];
+        let modes = [Mode::Resident, Mode::Off, Mode::Anon];
         let mut lines = vec![Line::Run(Box::new(run(&modes)))];
         for block in 0..10 {
             let slow = 1.0 + f64::from(block % 2);
             for (mode, ms) in [
                 (Mode::Resident, 100.0),
                 (Mode::Off, 400.0),
-                (Mode::Full, 200.0),
+                (Mode::Anon, 200.0),
             ] {
                 let mut sample = switch(block, mode, ms * slow);
                 if mode == Mode::Off {
                     sample.frames[0].majflt = 20_000;
                     sample.frames[0].cpu_us = 200_000;
                 }
-                if mode == Mode::Full {
+                if mode == Mode::Anon {
                     sample.prepage = vec![serde_json::json!({
                         "void": null,
                         "anon": {"fetched": 10_000, "precision": {"hits": 90, "of": 100}},
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn pairs_are_free_of_what_slows_a_whole_block() {
-        let full = comparison(&switches(), Mode::Full);
+        let full = comparison(&switches(), Mode::Anon);
         let ratio = full.ratio_to_off.unwrap();
         assert_eq!((ratio.value, ratio.low, ratio.high), (0.5, 0.5, 0.5));
         let gap = full.gap_closed.unwrap();
@@ -278,7 +278,7 @@ mod tests {
     fn few_samples_make_no_claim() {
         let mut few = switches();
         few.samples.truncate(9);
-        assert!(comparison(&few, Mode::Full).gap_closed.is_none());
+        assert!(comparison(&few, Mode::Anon).gap_closed.is_none());
         assert!(mode_row(&few, Mode::Off).settled_ms.is_none());
     }
 }

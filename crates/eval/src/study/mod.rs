@@ -78,7 +78,7 @@ pub struct Bound {
     pub pages: f64,
     /// CPU time that one costs.
     pub us_per_page: f64,
-    /// Whose: `fetch` (prepage's threads, mode full) or `demand` (the application's own faults).
+    /// Whose: `fetch` (prepage's threads, mode anon) or `demand` (the application's own faults).
     pub us_per_page_of: &'static str,
 }
 
@@ -125,6 +125,7 @@ pub fn study_switches(switches: &Switches) -> Study {
             .iter()
             .filter(|&&mode| mode != Mode::Off)
             .map(|&mode| measures::comparison(switches, mode))
+            .filter(|comparison| comparison.ratio_to_off.is_some())
             .collect(),
         watching_ms: measures::watching(switches),
         bound: measures::bound(switches),

@@ -91,19 +91,20 @@ pub fn first_frame_ms(switch: &Switch) -> f64 {
     switch.t_first_frame_ns as f64 / 1e6
 }
 
-/// The frame from which on the picture stayed.
+/// The frame from which on the picture stayed; none if the cap came first.
 fn settled_frame(switch: &Switch) -> Option<&FrameRecord> {
     switch.frames.iter().find(|f| f.t_ns == switch.t_settled_ns)
 }
 
 /// Major faults of the application until its picture settled.
 pub fn demand_faults(switch: &Switch) -> f64 {
-    settled_frame(switch).map_or(0, |f| f.majflt) as f64
+    let all = || switch.processes.values().map(|c| c.majflt).sum();
+    settled_frame(switch).map_or_else(all, |f| f.majflt) as f64
 }
 
 /// CPU time of the application until its picture settled; what it does afterwards holds nobody up.
 pub fn app_cpu_ms(switch: &Switch) -> f64 {
-    settled_frame(switch).map_or(0, |f| f.cpu_us) as f64 / 1e3
+    settled_frame(switch).map_or(switch.app_cpu_us, |f| f.cpu_us) as f64 / 1e3
 }
 
 /// A number of prepage's record of the switch, by its path such as `timing.fetch_us`; `None` if there is no record, or

@@ -1,7 +1,7 @@
 //! A study as a small table of text.
 
 use super::Study;
-use crate::record::Setting;
+use crate::record::{Mode, Setting};
 use crate::statistics::Estimate;
 use std::fmt::Write;
 
@@ -180,13 +180,32 @@ fn share_rows(study: &Study) -> Vec<Vec<String>> {
     rows
 }
 
-fn cost_rows(study: &Study) -> Vec<Vec<String>> {
-    let mut rows = vec![cells(&["prepage's own", "median"])];
-    for c in &study.costs {
-        rows.push(vec![
-            format!("{} {}", c.mode.word(), c.name),
-            interval(Some(c.median), 0),
-        ]);
+/// What prepage itself took: a row for each cost, a column for each mode.
+pub fn cost_rows(study: &Study) -> Vec<Vec<String>> {
+    let mut modes: Vec<Mode> = study.costs.iter().map(|cost| cost.mode).collect();
+    modes.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for cost in &study.costs {
+        if !names.contains(&cost.name) {
+            names.push(cost.name);
+        }
+    }
+    let mut rows = vec![cells(&["prepage's own"])];
+    rows[0].extend(modes.iter().map(|mode| mode.word().to_owned()));
+    for name in names {
+        let of = |mode| {
+            study
+                .costs
+                .iter()
+                .find(|c| c.name == name && c.mode == mode)
+        };
+        let mut row = vec![name.replace('_', " ")];
+        row.extend(
+            modes
+                .iter()
+                .map(|&mode| interval(of(mode).map(|c| c.median), 0)),
+        );
+        rows.push(row);
     }
     rows
 }
