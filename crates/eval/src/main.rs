@@ -63,12 +63,12 @@ enum Command {
         #[arg(long)]
         markdown: Option<PathBuf>,
     },
-    /// Both settings with Chromium, then the study and the report: about five minutes. Needs root.
+    /// Both settings with Chromium, then the study and the report: five to seven minutes. Needs root.
     Demo {
         /// Where records and report go.
         #[arg(short, long, default_value = "demo")]
         out: PathBuf,
-        /// Samples of each mode; the pressure setting takes four fifths.
+        /// Samples of each mode; the pressure setting takes two thirds.
         #[arg(long, default_value_t = 15)]
         samples: u32,
         /// The seed.

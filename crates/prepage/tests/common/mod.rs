@@ -56,15 +56,18 @@ pub fn application(directory: &TempDir, name: &str) -> Running {
     if !program.exists() {
         std::fs::copy("/bin/sleep", &program).expect("a copy of sleep");
     }
-    let child = Command::new("setsid")
-        .arg(&program)
-        .arg("600")
-        .spawn()
-        .expect("setsid");
-    let running = Running(child);
-    // Until setsid has called exec, it is not what it will be.
-    let exe = format!("/proc/{}/exe", running.pid());
+    let start = || {
+        let child = Command::new("setsid").arg(&program).arg("600").spawn();
+        Running(child.expect("setsid"))
+    };
+    let mut running = start();
+    // Until setsid has called exec, it is not what it will be. exec fails (ETXTBSY) while a process that another test
+    // just forked still holds the copy open for writing.
     wait_until("exec", || {
+        if running.0.try_wait().is_ok_and(|ended| ended.is_some()) {
+            running = start();
+        }
+        let exe = format!("/proc/{}/exe", running.pid());
         std::fs::read_link(&exe).is_ok_and(|p| p == program)
     });
     running
