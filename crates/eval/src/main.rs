@@ -7,6 +7,7 @@ mod clock;
 mod demo;
 mod display;
 mod error;
+mod fetch;
 mod group;
 mod pages;
 mod processes;
@@ -77,6 +78,24 @@ enum Command {
         /// The directory of prepage and prepaged; by default that of this program.
         #[arg(long)]
         prepage_bin: Option<PathBuf>,
+    },
+    /// Measure the fetch path alone: us per page, GB/s, and what a faulting application loses to it. Needs root and swap.
+    Fetch {
+        /// Pages of the application.
+        #[arg(long, default_value_t = 16_384)]
+        pages: u64,
+        /// Runs of each variant.
+        #[arg(long, default_value_t = 7)]
+        runs: usize,
+        /// Size of the file, in MiB.
+        #[arg(long, default_value_t = 256)]
+        file_mib: u64,
+    },
+    /// (internal) The application of `fetch`.
+    #[command(hide = true)]
+    FetchApplication {
+        /// Pages of its memory.
+        pages: u64,
     },
     /// (internal) Enter control groups, then become a program.
     #[command(hide = true)]
@@ -225,6 +244,16 @@ fn main() -> ExitCode {
             seed,
             prepage_bin,
         }),
+        Command::Fetch {
+            pages,
+            runs,
+            file_mib,
+        } => fetch::fetch(&fetch::FetchOptions {
+            pages,
+            runs,
+            file_mib,
+        }),
+        Command::FetchApplication { pages } => fetch::child::play(pages),
         Command::LaunchIn { procs, command } => Err(display::session::launch_in(&procs, &command)),
         Command::Hog { mib, seed } => {
             run::pressure::hog(mib, seed);
