@@ -39,7 +39,11 @@ fn extents_read_by_system_call_are_cached_before_they_are_read() {
     for _ in 0..3 {
         drop_cache(&path);
         // The file is opened, read and closed within the switch.
-        let record = rig.switch(|| child.tell_file("readfile", &path, 1000, 64));
+        let record = rig.switch(|| {
+            // The watch on openings begins a moment after the switch, in a thread of its own.
+            prepage_kernel::sched::sleep_us(20_000);
+            child.tell_file("readfile", &path, 1000, 64);
+        });
         assert_eq!(record.void, None, "{record:?}");
         assert_eq!(record.unresolved, 0, "{record:?}");
     }
@@ -76,8 +80,10 @@ fn a_file_that_was_replaced_or_truncated_is_forgotten() {
 
     let path = directory.file("truncated", FILE_PAGES);
     for _ in 0..2 {
-        rig.switch(|| child.tell_file("readfile", &path, 500, 16));
-        child.tell_file("mapfile", &path, 0, 1);
+        rig.switch(|| {
+            prepage_kernel::sched::sleep_us(20_000);
+            child.tell_file("readfile", &path, 500, 16);
+        });
     }
     let file = File::options().write(true).open(&path).expect("open");
     file.set_len(10 * page_size()).expect("truncate");
@@ -116,7 +122,10 @@ fn the_papers_profiling_needs_ten_switches() {
     for _ in 0..12 {
         let file = File::open(&path).expect("open");
         fadvise_dontneed(file.as_fd(), 0, 1900 * page_size()).expect("fadvise");
-        rig.switch(|| child.tell_file("readfile", &path, 300, 32));
+        rig.switch(|| {
+            prepage_kernel::sched::sleep_us(20_000);
+            child.tell_file("readfile", &path, 300, 32);
+        });
         planned.push(
             rig.machine
                 .app(&rig.app)

@@ -127,8 +127,8 @@ impl Application {
             if self.present()? == 0 {
                 return Ok(());
             }
-            // Pages that are in some core's batch stay behind: have them flushed.
-            self.ask("flush")?;
+            // Pages that are in some core's batch stay behind. Dropping caches empties all batches first.
+            std::fs::write("/proc/sys/vm/drop_caches", "1").context("drop", "caches")?;
         }
         Err(Error::new(
             "page out",
@@ -186,7 +186,6 @@ pub fn play(pages: u64) -> Result<()> {
         match words[0] {
             "touch" => println!("{}", timed(|| touch(region)).1),
             "read" => println!("{}", timed(|| read(rest)).1),
-            "flush" => println!("{}", timed(|| drop(black_box(vec![1u8; 8 << 20]))).1),
             "stall" => {
                 let numbers: Vec<u64> = rest.split(' ').filter_map(|w| w.parse().ok()).collect();
                 let stalls = stall(region, numbers[0], numbers[1] as usize);

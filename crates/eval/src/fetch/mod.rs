@@ -219,6 +219,8 @@ fn anon_table(options: &FetchOptions, support: &Support) -> Result<()> {
             application.swap_out()?;
             rig.begin(Mode::Anon);
             wait_for(options.pages, || application.present())?;
+            // Pages that nobody used would not be fetched the next time.
+            application.touch()?;
             let record = rig.end()?;
             let pages = record.anon.fetched.max(1) as f64;
             wall.push(record.timing.fetch_us as f64 / pages);
@@ -233,19 +235,24 @@ fn anon_table(options: &FetchOptions, support: &Support) -> Result<()> {
 fn stall_table(options: &FetchOptions, support: &Support, cores: usize) -> Result<()> {
     println!("\nwhat an application with all cores busy waits for, us (off and prepage in turn)");
     let mut application = Application::start(options.pages)?;
-    let variants: [(&str, ThreadPolicy, u64); 3] = [
-        (
-            "prepage",
-            ThreadPolicy::Other,
-            EngineParams::default().fetch.pace_us,
-        ),
-        ("prepage without pauses", ThreadPolicy::Other, 0),
-        ("prepage under SCHED_IDLE (paper)", ThreadPolicy::Idle, 0),
-    ];
-    for (name, policy, pause) in variants {
-        let mut params = EngineParams::default();
-        params.fetch.anon_policy = policy;
-        params.fetch.pace_us = pause;
+    let mut variants: Vec<(&str, EngineParams)> = [
+        "prepage",
+        "bursts of 16 pages",
+        "nice -10",
+        "nice -10, bursts of 16 pages",
+        "no pauses",
+        "SCHED_IDLE (paper)",
+    ]
+    .map(|name| (name, EngineParams::default()))
+    .into();
+    variants[1].1.fetch.pace_pages = 16;
+    variants[2].1.fetch.anon_nice = -10;
+    variants[3].1.fetch.anon_nice = -10;
+    variants[3].1.fetch.pace_pages = 16;
+    variants[4].1.fetch.pace_us = 0;
+    variants[5].1.fetch.pace_us = 0;
+    variants[5].1.fetch.anon_policy = ThreadPolicy::Idle;
+    for (name, params) in variants {
         let mut rig = Rig::start(&application, &params, support)?;
         rig.learn(&mut application)?;
         let (mut off, mut on): (Vec<Stalls>, Vec<Stalls>) = (Vec::new(), Vec::new());
