@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::blocks::choices;
 use super::watch::{Watched, watch};
-use crate::circumstances::{load, system_counters};
+use crate::circumstances::{load, swap_devices, system_counters};
 use crate::clock::{now_ns, process_cpu_us, sleep_ms};
 use crate::display::session::command_in;
 use crate::error::{Context, Result};
@@ -12,7 +12,8 @@ use crate::pages;
 use crate::processes::{ByRole, Reading};
 use crate::reclaim::{self, State};
 use crate::record::{Discarded, Mode, Parameters, Setting, Slot, Switch};
-use crate::settle::settle;
+use crate::settle::{Settled, settle};
+use crate::tiles::Tiles;
 use std::collections::{BTreeMap, HashSet};
 
 /// Pages that may be out of memory before a resident sample.
@@ -28,34 +29,21 @@ pub type Outcome = std::result::Result<Box<Switch>, Box<Discarded>>;
 
 /// Measures one switch.
 pub fn measure(bench: &mut Bench, parameters: &Parameters, slot: &Slot) -> Result<Outcome> {
-    let discard = |reason: String, state: Option<State>| {
+    let discard = |reason: String, state: State| {
         Ok(Err(Box::new(Discarded {
             slot: slot.clone(),
             reason,
-            state,
+            state: Some(state),
         })))
     };
-    if let Some(service) = &bench.service {
-        // prepage is to rest while the application is used and taken out of memory: no real machine takes everything
-        // out in a second, and prepage would bring back what background activity asks for.
-        service.set_mode(Mode::Off)?;
-    }
-    // Under pressure every switch begins alike, with the application in memory and the others out: who was in before
-    // must not depend on the mode before.
-    if slot.mode.is_resident() || parameters.setting == Setting::Pressure {
-        bring_back(bench, parameters.setting)?;
-    }
-    let context = change_context(bench, parameters.seed, slot)?;
-    let left = bench.screen.tiles()?;
-    leave(bench, parameters.seed, slot)?;
-    let state = match make_state(bench, parameters, slot)? {
-        Ok(state) => state,
-        Err((reason, state)) => return discard(reason, Some(state)),
+    let Prepared {
+        context,
+        left,
+        state,
+    } = match prepare(bench, parameters, slot)? {
+        Ok(prepared) => prepared,
+        Err((reason, state)) => return discard(reason, state),
     };
-    if let Some(service) = &mut bench.service {
-        service.set_mode(slot.mode)?;
-        service.forget_switches()?;
-    }
     let before = bench.screen.tiles()?;
     let counted = Counted::read(bench);
     let seen = watch(
@@ -68,21 +56,17 @@ pub fn measure(bench: &mut Bench, parameters: &Parameters, slot: &Slot) -> Resul
     let difference = Counted::read(bench).since(&counted, bench);
     let settled = settle(&before, &seen.frames);
     if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
-        return discard(reason.into(), Some(state));
+        return discard(reason.into(), state);
     }
-    // A picture that is not settled when the cap ends the watching took at least so long.
-    let (t_first_frame_ns, t_settled_ns) = match (settled.t_first_frame_ns, settled.t_settled_ns) {
-        (first, Some(stays)) if !seen.capped => (first.unwrap_or(stays), stays),
-        (first, _) => (first.unwrap_or(seen.t_end_ns), seen.t_end_ns),
+    let prepage = match &mut bench.service {
+        Some(service) => service.new_switches(slot.mode)?,
+        None => Vec::new(),
     };
     let answer_tiles = seen
         .frames
         .last()
         .map_or(0, |last| last.tiles.differing(&left));
-    let prepage = match &mut bench.service {
-        Some(service) => service.new_switches(slot.mode)?,
-        None => Vec::new(),
-    };
+    let (t_first_frame_ns, t_settled_ns) = reached(&seen, &settled);
     Ok(Ok(Box::new(Switch {
         slot: slot.clone(),
         t0_monotonic_ns: seen.t0_ns,
@@ -106,6 +90,60 @@ pub fn measure(bench: &mut Bench, parameters: &Parameters, slot: &Slot) -> Resul
         group_after: bench.app_group.residency(),
         prepage,
     })))
+}
+
+/// An application that was used, left and taken out of memory.
+struct Prepared {
+    /// What was done in it.
+    context: Vec<String>,
+    /// Its picture when it was left.
+    left: Tiles,
+    /// The verified state.
+    state: State,
+}
+
+/// Uses the application, leaves it, takes it out of memory, and sets prepage's mode. A state that is not as it has to be
+/// comes back with the reason.
+fn prepare(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    slot: &Slot,
+) -> Result<std::result::Result<Prepared, (String, State)>> {
+    if let Some(service) = &bench.service {
+        // prepage is to rest while the application is used and taken out of memory: no real machine takes everything
+        // out in a second, and prepage would bring back what background activity asks for.
+        service.set_mode(Mode::Off)?;
+    }
+    // Under pressure every switch begins alike, with the application in memory and the others out: who was in before
+    // must not depend on the mode before.
+    if slot.mode.is_resident() || parameters.setting == Setting::Pressure {
+        bring_back(bench, parameters.setting)?;
+    }
+    let context = change_context(bench, parameters.seed, slot)?;
+    let left = bench.screen.tiles()?;
+    leave(bench, parameters.seed, slot)?;
+    let state = match make_state(bench, parameters, slot)? {
+        Ok(state) => state,
+        Err(unfit) => return Ok(Err(unfit)),
+    };
+    if let Some(service) = &mut bench.service {
+        service.set_mode(slot.mode)?;
+        service.forget_switches()?;
+    }
+    Ok(Ok(Prepared {
+        context,
+        left,
+        state,
+    }))
+}
+
+/// The times of the first frame and of the settled picture. What is not reached when the cap ends the watching took at
+/// least so long.
+fn reached(seen: &Watched, settled: &Settled) -> (u64, u64) {
+    match (settled.t_first_frame_ns, settled.t_settled_ns) {
+        (first, Some(stays)) if !seen.capped => (first.unwrap_or(stays), stays),
+        (first, _) => (first.unwrap_or(seen.t_end_ns), seen.t_end_ns),
+    }
 }
 
 /// Why a switch that was watched says nothing, if so. One that is merely slow is never discarded: that would favour
@@ -198,6 +236,9 @@ fn make_state(
         Setting::Reclaimed => {
             let state = reclaim::reclaim_all(&bench.app_group, bench.service_group())?;
             Ok(match reclaim::why_not_out(&state) {
+                Some(_) if swap_devices().is_empty() => {
+                    Err(("swap was switched off".into(), state))
+                }
                 Some(reason) => Err((reason.into(), state)),
                 None => Ok(state),
             })
