@@ -12,6 +12,7 @@ use crate::params::FetchParams;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::{process_madvise, process_vm, sched};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Pages brought in by one thread, by member, not yet in order.
@@ -32,9 +33,12 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         worker.submit_all();
     }
     worker.bring_all();
+    let mut extents: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
     for (member, extent) in worker.brought {
-        let set = part.anon.entry(member).or_default();
-        *set = set.union(&ExtentSet::from(vec![extent]));
+        extents.entry(member).or_default().push(extent);
+    }
+    for (member, extents) in extents {
+        part.anon.insert(member, ExtentSet::from(extents));
     }
 }
 
