@@ -15,7 +15,9 @@ use prepage_core::extent::ExtentSet;
 use prepage_core::identity::{AppId, FileId};
 use prepage_core::outcome::Void;
 use prepage_core::plan::Plan;
+use prepage_kernel::open::process_root;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,9 +111,9 @@ fn collect_anon(
 const LOST_SHARE: u64 = 100;
 
 fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut Observation) {
-    let Some(first) = task.members.first() else {
-        return;
-    };
+    // The application has ended: its files cannot be named any more.
+    let root = task.members.first().map(|m| process_root(m.instance.pid));
+    let Some(Ok(root)) = root else { return };
     let theirs = trace.of(&task.pids());
     let ours = trace.of(&BTreeSet::from([std::process::id() as i32]));
     let asked = asked_pages(task);
@@ -126,7 +128,7 @@ fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut O
     for (key, events) in &theirs {
         match paths
             .get(key)
-            .and_then(|path| present_version(first, *key, path))
+            .and_then(|path| present_version(root.as_fd(), *key, path))
         {
             Some(file) => drop(files.insert(file, *key)),
             None => {
@@ -148,7 +150,7 @@ fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut O
         let theirs = theirs.get(&key).unwrap_or(&none);
         let ours = ours.get(&key).unwrap_or(&none);
         let mut observation = match trace.reports_access() {
-            true => file_pages::from_reports(first, &file, asked, theirs, ours),
+            true => file_pages::from_reports(root.as_fd(), &file, asked, theirs, ours),
             false => {
                 let mapped = mapped.get(&key).unwrap_or(&not_mapped);
                 file_pages::from_mappings(asked, mapped, theirs, ours)

@@ -14,7 +14,7 @@ use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::{FileObservation, RANKS};
 use prepage_core::identity::FileId;
 use prepage_kernel::cachestat::cachestat;
-use prepage_kernel::open::{open_in_root, process_root};
+use prepage_kernel::open::open_in_root;
 use prepage_kernel::page::page_size;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::{maps, mincore};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// Observes a file where the kernel reports accesses, but for their order. `asked` are the pages of the tables and of the plan.
 pub fn from_reports(
-    member: &Member,
+    root: BorrowedFd<'_>,
     file: &FileId,
     asked: &ExtentSet,
     theirs: &FileEvents,
@@ -37,7 +37,7 @@ pub fn from_reports(
     let silent = asked.difference(&accessed).difference(&fetched);
     FileObservation {
         demanded: theirs.added().intersection(&accessed),
-        unknown: cached(member, file, &silent),
+        unknown: cached(root, file, &silent),
         accessed,
         fetched,
         order: Vec::new(),
@@ -123,13 +123,11 @@ pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<In
 }
 
 /// Those of the pages that are in the page cache now. Where that cannot be asked, all of them: unknown.
-fn cached(member: &Member, file: &FileId, pages: &ExtentSet) -> ExtentSet {
+fn cached(root: BorrowedFd<'_>, file: &FileId, pages: &ExtentSet) -> ExtentSet {
     if pages.is_empty() {
         return ExtentSet::new();
     }
-    let root = process_root(member.instance.pid);
-    let opened = root.and_then(|root| open_in_root(root.as_fd(), Path::new(&*file.path)));
-    let Ok((fd, _)) = opened else {
+    let Ok((fd, _)) = open_in_root(root, Path::new(&*file.path)) else {
         return pages.clone();
     };
     let extents = pages.extents().iter();

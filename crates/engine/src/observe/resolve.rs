@@ -4,10 +4,10 @@ use crate::members::Member;
 use crate::observe::files::InodeKey;
 use crate::observe::opens::Opening;
 use prepage_core::identity::FileId;
-use prepage_kernel::open::{FileKind, FileStat, process_root, stat_in_root};
+use prepage_kernel::open::{FileKind, FileStat, stat_in_root};
 use prepage_kernel::{fds, maps};
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -92,10 +92,9 @@ impl Paths {
     }
 }
 
-/// The present version of the file that `path` names for this process, if it is a regular file.
-pub fn present_version(member: &Member, key: InodeKey, path: &Arc<str>) -> Option<FileId> {
-    let root = process_root(member.instance.pid).ok()?;
-    let stat = stat_in_root(root.as_fd(), Path::new(&**path)).ok()?;
+/// The present version of the file that `path` names below this root directory, if it is a regular file.
+pub fn present_version(root: BorrowedFd<'_>, key: InodeKey, path: &Arc<str>) -> Option<FileId> {
+    let stat = stat_in_root(root, Path::new(&**path)).ok()?;
     let is_it = stat.kind == FileKind::Regular && stat.inode == key.1;
     is_it.then(|| version_of(path, key, &stat))
 }
