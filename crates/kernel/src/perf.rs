@@ -164,6 +164,16 @@ fn control(
     }
 }
 
+fn enable<'a>(mut events: impl Iterator<Item = &'a OwnedFd>) -> Result<()> {
+    let operation = "ioctl(PERF_EVENT_IOC_ENABLE)";
+    events.try_for_each(|event| control(event.as_fd(), operation, IOC_ENABLE, 0))
+}
+
+fn disable<'a>(mut events: impl Iterator<Item = &'a OwnedFd>) -> Result<()> {
+    let operation = "ioctl(PERF_EVENT_IOC_DISABLE)";
+    events.try_for_each(|event| control(event.as_fd(), operation, IOC_DISABLE, 0))
+}
+
 /// The mapping of one event's ring: a control page and 2^n pages of records.
 #[derive(Debug)]
 struct Ring {
@@ -298,12 +308,9 @@ impl Rings {
         Ok(all)
     }
 
-    fn control_all(&self, operation: &'static str, opcode: u32) -> Result<()> {
+    fn events(&self) -> impl Iterator<Item = &OwnedFd> {
         let owners = self.rings.iter().map(|ring| &ring.event);
-        for event in owners.chain(&self.attached) {
-            control(event.as_fd(), operation, opcode, 0)?;
-        }
-        Ok(())
+        owners.chain(&self.attached)
     }
 
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -356,14 +363,12 @@ impl FaultRings {
 
     /// Starts sampling.
     pub fn enable(&self) -> Result<()> {
-        self.0
-            .control_all("ioctl(PERF_EVENT_IOC_ENABLE)", IOC_ENABLE)
+        enable(self.0.events())
     }
 
     /// Stops sampling; what is in the rings stays.
     pub fn disable(&self) -> Result<()> {
-        self.0
-            .control_all("ioctl(PERF_EVENT_IOC_DISABLE)", IOC_DISABLE)
+        disable(self.0.events())
     }
 
     /// One descriptor per CPU, readable (POLLIN) according to [`Wakeup`]. Edge-like: a poll that reports a ring clears
@@ -388,23 +393,12 @@ pub struct RingSwitch {
 impl RingSwitch {
     /// Starts sampling.
     pub fn enable(&self) -> Result<()> {
-        for event in &self.events {
-            control(event.as_fd(), "ioctl(PERF_EVENT_IOC_ENABLE)", IOC_ENABLE, 0)?;
-        }
-        Ok(())
+        enable(self.events.iter())
     }
 
     /// Stops sampling; what is in the rings stays.
     pub fn disable(&self) -> Result<()> {
-        for event in &self.events {
-            control(
-                event.as_fd(),
-                "ioctl(PERF_EVENT_IOC_DISABLE)",
-                IOC_DISABLE,
-                0,
-            )?;
-        }
-        Ok(())
+        disable(self.events.iter())
     }
 }
 
@@ -431,25 +425,21 @@ impl TracepointRings {
 
     /// Starts sampling.
     pub fn enable(&self) -> Result<()> {
-        self.0
-            .control_all("ioctl(PERF_EVENT_IOC_ENABLE)", IOC_ENABLE)
+        enable(self.0.events())
     }
 
     /// Stops sampling; what is in the rings stays.
     pub fn disable(&self) -> Result<()> {
-        self.0
-            .control_all("ioctl(PERF_EVENT_IOC_DISABLE)", IOC_DISABLE)
+        disable(self.0.events())
     }
 
     /// Starts and stops sampling from another thread than the one that empties the rings.
     pub fn switch(&self) -> Result<RingSwitch> {
-        let owners = self.0.rings.iter().map(|ring| &ring.event);
         let copy = |event: &OwnedFd| {
             let failed = |error| Error::new("dup", "perf event", error);
             event.try_clone().map_err(failed)
         };
-        let events = owners.chain(&self.0.attached).map(copy);
-        let events = events.collect::<Result<_>>()?;
+        let events = self.0.events().map(copy).collect::<Result<_>>()?;
         Ok(RingSwitch { events })
     }
 
