@@ -69,9 +69,9 @@ impl AnonState {
     }
 }
 
-/// How fast the observation interval grows with each observed use: fourfold. A page that is observed costs the
+/// How fast the observation interval grows with each observed use: sixteenfold. A page that is observed costs the
 /// application a minor fault.
-const OBSERVE_LOG2_STEP: u8 = 2;
+const OBSERVE_LOG2_STEP: u8 = 4;
 
 /// Pages that share an observation phase.
 const BLOCK_PAGES: u64 = 64;

@@ -25,7 +25,7 @@ pub struct FileState {
     pub timeout: u8,
     /// Its place among the targets.
     pub standing: Standing,
-    /// When in a switch it is first accessed, on average: 0 first, [`RANKS`] - 1 last.
+    /// When in a switch it is first accessed, at the earliest: 0 first, [`RANKS`] - 1 last.
     pub rank: u8,
 }
 
@@ -305,21 +305,27 @@ struct Step<'a> {
 /// The rank of a page whose place is not known: last.
 const UNRANKED: u8 = RANKS;
 
-/// Moves each page's rank a quarter of the way to where it was seen.
+/// Moves each page's rank to where it was seen: at once where it was accessed earlier than known, a quarter of the
+/// way where later. A thread that waits for one early page gets no further, so that a page that is read too late
+/// costs more than many that are read too early.
 fn rank(map: &mut RunMap<FileState>, order: &[(Extent, u8)]) {
     let mut by_rank: BTreeMap<u8, Vec<Extent>> = BTreeMap::new();
     for &(extent, rank) in order {
         by_rank.entry(rank.min(UNRANKED)).or_default().push(extent);
     }
+    // Windows overlap: of a page, the first access counts.
+    let mut ranked = ExtentSet::new();
     for (seen, extents) in by_rank {
-        map.update(&ExtentSet::from(extents), |state, _| {
+        let fresh = ExtentSet::from(extents).difference(&ranked);
+        map.update(&fresh, |state, _| {
             let state = state?;
             let rank = match state.rank {
-                UNRANKED => seen,
-                known => ((u16::from(known) * 3 + u16::from(seen) + 2) / 4) as u8,
+                known if seen <= known => seen,
+                known => known + (seen - known) / 4,
             };
             Some(FileState { rank, ..state })
         });
+        ranked = ranked.union(&fresh);
     }
 }
 

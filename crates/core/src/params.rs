@@ -67,7 +67,7 @@ pub struct AnonParams {
     pub timeout_switches: u8,
     /// A target page that is mapped directly is observed at least once in this many switches (it is then brought
     /// to the swap cache only, where its use can be seen). Pages newly promoted or in doubt are observed more
-    /// often: the interval grows fourfold with each observed use from 1 up to this. A power of two, at most 128.
+    /// often: the interval grows sixteenfold with each observed use from 1 up to this. A power of two, at most 128.
     pub observe_interval_max: u8,
     /// Most runs of pages kept for one application, over all its processes; 16 bytes each.
     pub runs_max: usize,
@@ -116,7 +116,7 @@ impl Default for FileParams {
             merge_gap_pages: 16,
             timeout_switches: 10,
             files_max: 512,
-            runs_max: 2_000,
+            runs_max: 3_000,
         }
     }
 }
@@ -164,9 +164,13 @@ impl Default for SwitchParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetParams {
-    /// Least measured probability of use (0 to 1) with which a page is fetched.
+    /// Least measured probability of use (0 to 1) with which an anonymous page is fetched. A page that is fetched for
+    /// nothing costs about as much as one that the application has to swap in itself.
     pub confidence: f32,
-    /// The same under memory pressure (some tasks stalled on memory).
+    /// The same for a file page. It is lower: who misses a page waits for the device, behind all that is in flight,
+    /// for as long as it takes to read a hundred others.
+    pub file_confidence: f32,
+    /// Both under memory pressure (some tasks stalled on memory).
     pub confidence_pressure: f32,
     /// Most pages that a plan may be expected to waste: pages times one minus their probability.
     pub waste_pages_max: u64,
@@ -181,6 +185,7 @@ impl Default for BudgetParams {
     fn default() -> Self {
         Self {
             confidence: 0.6,
+            file_confidence: 0.4,
             confidence_pressure: 0.7,
             waste_pages_max: 16_384,
             cool_below: 0.9,
@@ -285,9 +290,11 @@ impl Params {
                 "0 to 1",
             ),
             (
-                share(self.budget.confidence) && share(self.budget.confidence_pressure),
+                share(self.budget.confidence)
+                    && share(self.budget.file_confidence)
+                    && share(self.budget.confidence_pressure),
                 "budget.confidence",
-                "0 to 1",
+                "0 to 1, as budget.file_confidence and budget.confidence_pressure",
             ),
             (
                 share(self.budget.cool_below) && share(self.budget.calibration_keep),

@@ -14,8 +14,10 @@ pub struct Plan {
     pub anon: Vec<(Instance, AnonTargets)>,
     /// File pages, large files first.
     pub files: Vec<FileTargets>,
-    /// The confidence that every page in it has, 0 to 1.
+    /// The confidence that every anonymous page in it has, 0 to 1.
     pub confidence: f32,
+    /// The confidence that every file page in it has, 0 to 1.
+    pub file_confidence: f32,
 }
 
 impl Plan {
@@ -65,21 +67,28 @@ impl Knowledge<'_> {
     /// expected waste is above `waste_pages_max`, the confidence rises until it is not.
     pub fn plan(&self, params: &Params, under_pressure: bool, switch: u64) -> Plan {
         let budget = &params.budget;
-        let mut confidence = match under_pressure {
-            true => budget.confidence_pressure,
-            false => budget.confidence,
+        let (mut anon, mut file) = match under_pressure {
+            true => (budget.confidence_pressure, budget.confidence_pressure),
+            false => (budget.confidence, budget.file_confidence),
         };
         loop {
-            let plan = self.plan_with(params, confidence, switch);
+            let plan = self.plan_with(params, anon, file, switch);
             let waste = self.expected_waste(&plan);
-            if waste <= budget.waste_pages_max as f32 || confidence >= 1.0 {
+            if waste <= budget.waste_pages_max as f32 || anon.min(file) >= 1.0 {
                 return plan;
             }
-            confidence = (confidence + CONFIDENCE_STEP).min(1.0);
+            anon = (anon + CONFIDENCE_STEP).min(1.0);
+            file = (file + CONFIDENCE_STEP).min(1.0);
         }
     }
 
-    fn plan_with(&self, params: &Params, confidence: f32, switch: u64) -> Plan {
+    fn plan_with(
+        &self,
+        params: &Params,
+        confidence: f32,
+        file_confidence: f32,
+        switch: u64,
+    ) -> Plan {
         let anon = |(&instance, table): (&Instance, &AnonTable)| {
             let targets = table.targets(&params.anon, self.anon_calibration, confidence, switch);
             (!targets.map.is_empty() || !targets.watch.is_empty()).then_some((instance, targets))
@@ -88,8 +97,9 @@ impl Knowledge<'_> {
             anon: self.anon.iter().filter_map(anon).collect(),
             files: self
                 .files
-                .targets(&params.file, self.file_calibration, confidence),
+                .targets(&params.file, self.file_calibration, file_confidence),
             confidence,
+            file_confidence,
         }
     }
 

@@ -510,11 +510,13 @@ proptest! {
         anon_switches in prop::collection::vec(anon_observation(), 1..8),
         file_seen in file_switches(),
         confidence in 0.0..=1.0f32,
+        file_confidence in 0.0..=1.0f32,
         waste_pages_max in 0..200u64,
         under_pressure in any::<bool>(),
     ) {
         let mut params = Params::default();
         params.budget.confidence = confidence;
+        params.budget.file_confidence = file_confidence;
         params.budget.confidence_pressure = (confidence + 0.2).min(1.0);
         params.budget.waste_pages_max = waste_pages_max;
         let mut anon: BTreeMap<Instance, AnonTable> = BTreeMap::new();
@@ -549,12 +551,14 @@ proptest! {
             for page in target.wanted.iter_pages() {
                 let state = known[&target.file].get(page).expect("planned pages are known");
                 let probability = file_calibration.probability(state.history);
-                prop_assert!(probability >= plan.confidence);
+                prop_assert!(probability >= plan.file_confidence);
                 waste += 1.0 - f64::from(probability);
             }
         }
-        let least = if under_pressure { params.budget.confidence_pressure } else { confidence };
-        prop_assert!(plan.confidence >= least);
-        prop_assert!(waste <= waste_pages_max as f64 + 0.1 || plan.confidence == 1.0);
+        let pressure = params.budget.confidence_pressure;
+        let (least, file_least) = if under_pressure { (pressure, pressure) } else { (confidence, file_confidence) };
+        prop_assert!(plan.confidence >= least && plan.file_confidence >= file_least);
+        let utmost = plan.confidence == 1.0 && plan.file_confidence == 1.0;
+        prop_assert!(waste <= waste_pages_max as f64 + 0.1 || utmost);
     }
 }

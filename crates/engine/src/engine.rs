@@ -243,6 +243,12 @@ impl Executor for Engine {
         events
     }
 
+    fn listen(&mut self, on: bool) {
+        if let Some(faults) = &mut self.faults {
+            faults.listen(on);
+        }
+    }
+
     fn drain_faults(&mut self) -> Vec<FaultBurst> {
         let Some(faults) = &mut self.faults else {
             return Vec::new();

@@ -42,6 +42,9 @@ pub trait Executor {
     /// What has happened since the last call: observations, instances begun and ended, files found changed.
     fn events(&mut self) -> Vec<Event>;
 
+    /// Whether demand faults are recorded at all: from the beginning, until it is turned off.
+    fn listen(&mut self, on: bool);
+
     /// Demand faults since the last call, of all processes of the machine, by process.
     fn drain_faults(&mut self) -> Vec<FaultBurst>;
 

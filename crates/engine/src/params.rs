@@ -104,7 +104,7 @@ impl Default for FetchParams {
             little_cores: Vec::new(),
             file_call_bytes: 1 << 20,
             file_order: FileOrder::Access,
-            file_depth_bytes: 4 << 20,
+            file_depth_bytes: 1 << 20,
             metadata_stride_pages: 512,
             watchdog_ms: 1_000,
             replacements_max: 16,

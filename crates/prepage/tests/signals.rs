@@ -36,6 +36,8 @@ struct Script {
     sampled: Vec<usize>,
     /// Collecting is never answered.
     silent: bool,
+    /// Faults are not recorded.
+    deaf: bool,
 }
 
 #[derive(Clone)]
@@ -118,6 +120,10 @@ impl Executor for Scripted {
     fn events(&mut self) -> Vec<Event> {
         silence(&self.wake);
         std::mem::take(&mut self.script().events)
+    }
+
+    fn listen(&mut self, on: bool) {
+        self.script().deaf = !on;
     }
 
     fn drain_faults(&mut self) -> Vec<FaultBurst> {
@@ -284,6 +290,17 @@ fn the_onset_of_faults_is_judged_by_the_planned_pages() {
         sampled.iter().all(|&pages| (1..=256).contains(&pages)),
         "{sampled:?}"
     );
+}
+
+#[test]
+fn nothing_is_recorded_while_off() {
+    let rig = Rig::start("[service]\nmode = \"off\"\n");
+    rig.call("Status", serde_json::json!({}));
+    assert!(rig.executor.script().deaf, "off from the beginning");
+    for (mode, deaf) in [("observe", false), ("full", false), ("off", true)] {
+        rig.call("SetMode", serde_json::json!({"mode": mode}));
+        assert_eq!(rig.executor.script().deaf, deaf, "mode {mode}");
+    }
 }
 
 #[test]

@@ -134,6 +134,10 @@ impl Table {
     }
 }
 
+/// Fewer pages in doubt than this are not looked into: reading a large process's mappings takes as long as a hundred
+/// demand faults.
+const DOUBTFUL_PAGES_MIN: u64 = 32;
+
 /// Those of the pages in question that are shared memory (shmem, memfd): swapped out, they have no entry in the page
 /// table. The mappings are read only where the page table leaves a doubt.
 fn shmem_pages(
@@ -144,8 +148,8 @@ fn shmem_pages(
 ) -> ExtentSet {
     let doubtful = table.shared.union(&table.absent);
     let doubtful = doubtful.intersection(&faulted.union(fetched));
-    if doubtful.is_empty() {
-        return doubtful;
+    if doubtful.pages() < DOUBTFUL_PAGES_MIN {
+        return ExtentSet::new();
     }
     let mappings = maps::read(member.instance.pid).unwrap_or_default();
     let shmem: ExtentSet = mappings

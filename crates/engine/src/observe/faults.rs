@@ -83,6 +83,18 @@ impl FaultLog {
         };
     }
 
+    /// Turns both sets of rings off and on.
+    pub fn listen(&mut self, on: bool) {
+        // As above: a kernel that refuses costs events that nobody looks at.
+        let _ = if on {
+            self.log.enable()
+        } else {
+            self.log.disable()
+        };
+        self.set_onset(on);
+        self.recent.clear();
+    }
+
     /// Forgets the faults before `before`: no switch under way or to come wants them.
     pub fn forget(&mut self, before: Nanos) {
         self.recent.retain(|fault| fault.at >= before);

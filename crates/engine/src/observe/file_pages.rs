@@ -79,8 +79,7 @@ pub fn ranks<'a>(
     all.retain(|&(_, key, extent)| seen.insert((key, extent.start)));
     let count = all.len();
     let mut ranks: HashMap<InodeKey, Vec<(Extent, u8)>> = HashMap::new();
-    // The first access comes last, and so wins where extents overlap.
-    for (index, (_, key, extent)) in all.into_iter().enumerate().rev() {
+    for (index, (_, key, extent)) in all.into_iter().enumerate() {
         let rank = index * usize::from(RANKS) / count;
         ranks.entry(key).or_default().push((extent, rank as u8));
     }

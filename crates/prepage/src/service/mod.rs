@@ -24,6 +24,7 @@ use crate::sources::onset::OnsetWindows;
 use crate::sources::pressure::Pressure;
 use poller::Poller;
 use prepage_core::machine::{Action, Event, Machine, Nanos};
+use prepage_core::params::Mode;
 use prepage_engine::store::Store;
 use prepage_engine::{Engine, Executor};
 use prepage_kernel::clock::monotonic_ns;
@@ -99,6 +100,7 @@ impl Service {
     /// Gives the machine an event, and its actions to the executor. Returns whether a switch began with it.
     fn step(&mut self, now: Nanos, event: Event) -> bool {
         let mut began = false;
+        let was_off = self.machine.mode() == Mode::Off;
         if let Some(recording) = &mut self.recording {
             recording.see(&event, self.machine.mode());
         }
@@ -114,6 +116,11 @@ impl Service {
                     self.executor.perform(now, action);
                 }
             }
+        }
+        // An application that is not to be helped does not pay for the events either.
+        let is_off = self.machine.mode() == Mode::Off;
+        if is_off != was_off {
+            self.executor.listen(!is_off);
         }
         began
     }

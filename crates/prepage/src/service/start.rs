@@ -203,6 +203,9 @@ impl Service {
             listening_again: None,
             ending: false,
         };
+        if service.machine.mode() == Mode::Off {
+            service.executor.listen(false);
+        }
         service.track_what_is_known();
         Ok(service)
     }
