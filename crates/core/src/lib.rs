@@ -3,7 +3,8 @@
 //! `signal -> plan -> fetch -> observe -> learn` is one state machine, [`machine::Machine`]: events and times in,
 //! actions out. The service, the replay simulator and fault injection run the same code.
 //!
-//! Sources: ASAP (Son et al., USENIX ATC 2021), sections 4 and 5.
+//! Sources: ASAP (Son et al., USENIX ATC 2021), sections 4 and 5; for launches FAST (Joo et al., USENIX FAST 2011),
+//! section 4.
 #![forbid(unsafe_code)]
 
 pub mod anon;
@@ -12,6 +13,7 @@ pub mod extent;
 pub mod file;
 pub mod history;
 pub mod identity;
+pub mod launch;
 pub mod machine;
 pub mod outcome;
 pub mod params;

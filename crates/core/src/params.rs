@@ -2,6 +2,9 @@
 //!
 //! The configuration file has one table for each struct here and one key for each field.
 
+pub mod launch;
+
+use launch::LaunchParams;
 use serde::{Deserialize, Serialize};
 
 /// What prepage does at a switch.
@@ -206,6 +209,8 @@ pub struct Params {
     pub switch: SwitchParams,
     /// Plan and budget.
     pub budget: BudgetParams,
+    /// Launch help.
+    pub launch: LaunchParams,
 }
 
 /// A parameter outside its range.
@@ -304,7 +309,7 @@ impl Params {
         ];
         match rules.iter().find(|(holds, ..)| !holds) {
             Some(&(_, name, expected)) => Err(ParamError { name, expected }),
-            None => Ok(()),
+            None => self.launch.check(),
         }
     }
 }

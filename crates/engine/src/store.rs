@@ -9,6 +9,7 @@
 use crate::error::{Error, Result};
 use prepage_core::app::Profile;
 use prepage_core::identity::AppId;
+use prepage_core::launch::manager::LaunchState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// First bytes of every profile: the name and the version of the format.
-const MAGIC: &[u8; 8] = b"PREPAGE\x01";
+const MAGIC: &[u8; 8] = b"PREPAGE\x02";
 
 /// Largest profile that is read or written, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 4 << 20;
@@ -33,8 +34,11 @@ pub struct StoredProfile {
     pub app: AppId,
     /// Whether it is tracked, and by which control group where it is not found by its name.
     pub tracked: Option<TrackedBy>,
-    /// What was learned.
+    /// What was learned of its switches.
     pub profile: Profile,
+    /// What was learned of its launches. Apart from the profile, since others write it: a launch ends while switches
+    /// are going on.
+    pub launch: LaunchState,
 }
 
 /// How a tracked application is found again.
@@ -114,24 +118,34 @@ impl Store {
         self.apps.get(app)
     }
 
-    /// Keeps what was learned of an application. Returns at once; the file is written behind.
+    /// Keeps what was learned of an application's switches. Returns at once; the file is written behind.
     pub fn save(&mut self, app: &AppId, profile: &Profile) {
-        let tracked = self.apps.get(app).and_then(|s| s.tracked.clone());
-        self.put(StoredProfile {
-            app: app.clone(),
-            tracked,
-            profile: profile.clone(),
-        });
+        let profile = profile.clone();
+        let stored = self.stored(app);
+        self.put(StoredProfile { profile, ..stored });
+    }
+
+    /// Keeps what was learned of an application's launches. Returns at once; the file is written behind.
+    pub fn save_launch(&mut self, app: &AppId, launch: &LaunchState) {
+        let launch = launch.clone();
+        let stored = self.stored(app);
+        self.put(StoredProfile { launch, ..stored });
     }
 
     /// Keeps whether, and how, an application is tracked.
     pub fn set_tracked(&mut self, app: &AppId, tracked: Option<TrackedBy>) {
-        let profile = self.apps.get(app).map(|s| s.profile.clone());
-        self.put(StoredProfile {
+        let stored = self.stored(app);
+        self.put(StoredProfile { tracked, ..stored });
+    }
+
+    /// What is kept of an application, to be changed; empty where it is not known.
+    fn stored(&mut self, app: &AppId) -> StoredProfile {
+        self.apps.remove(app).unwrap_or_else(|| StoredProfile {
             app: app.clone(),
-            tracked,
-            profile: profile.unwrap_or_default(),
-        });
+            tracked: None,
+            profile: Profile::default(),
+            launch: LaunchState::default(),
+        })
     }
 
     /// The applications kept, by name.
@@ -167,6 +181,7 @@ impl Store {
         let mut stored = self.apps.get(app)?.clone();
         stored.tracked = None;
         stored.profile.files.retain(|file| is_shippable(&file.path));
+        stored.launch.sequence.retain_paths(is_shippable);
         Some(encode(&stored))
     }
 
@@ -340,7 +355,7 @@ pub fn decode(bytes: &[u8]) -> std::result::Result<StoredProfile, String> {
         return Err("damaged: its checksum does not match".into());
     }
     let stored: StoredProfile = postcard::from_bytes(payload).map_err(|e| e.to_string())?;
-    match stored.profile.is_valid() {
+    match stored.profile.is_valid() && stored.launch.is_valid() {
         true => Ok(stored),
         false => Err("holds values out of their range".into()),
     }

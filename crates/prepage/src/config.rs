@@ -4,6 +4,7 @@
 //! here, in [`prepage_core::params`] and in `prepage_engine`.
 
 use crate::client::SOCKET_DEFAULT;
+use prepage_core::params::launch::LaunchParams;
 use prepage_core::params::{
     AnonParams, BudgetParams, FileParams, Mode, ParamError, Params, SwitchParams,
 };
@@ -75,6 +76,8 @@ pub struct Config {
     pub switch: SwitchParams,
     /// Plan and budget.
     pub budget: BudgetParams,
+    /// Launch help.
+    pub launch: LaunchParams,
     /// How pages are fetched.
     pub fetch: FetchParams,
     /// How switches are observed.
@@ -89,6 +92,7 @@ impl Config {
             file: self.file.clone(),
             switch: self.switch.clone(),
             budget: self.budget.clone(),
+            launch: self.launch.clone(),
         }
     }
 

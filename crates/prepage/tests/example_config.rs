@@ -14,7 +14,7 @@ const HEAD: &str = "\
 ";
 
 /// The tables, the struct that defines each, and the source that documents it.
-const TABLES: [(&str, &str, &str); 7] = [
+const TABLES: [(&str, &str, &str); 8] = [
     (
         "service",
         "ServiceSettings",
@@ -39,6 +39,11 @@ const TABLES: [(&str, &str, &str); 7] = [
         "budget",
         "BudgetParams",
         include_str!("../../core/src/params.rs"),
+    ),
+    (
+        "launch",
+        "LaunchParams",
+        include_str!("../../core/src/params/launch.rs"),
     ),
     (
         "fetch",

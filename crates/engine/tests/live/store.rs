@@ -1,7 +1,13 @@
 //! The profile store: killed, damaged, shared, imported.
 
 use prepage_core::app::Profile;
-use prepage_core::identity::{AppId, AppKind};
+use prepage_core::extent::Extent;
+use prepage_core::identity::{AppId, AppKind, FileId};
+use prepage_core::launch::manager::{LaunchFacts, LaunchState, Phase, begin};
+use prepage_core::launch::paths::{PathRead, PathReplay};
+use prepage_core::launch::plan::PlanLimits;
+use prepage_core::launch::sequence::{SequenceFile, SequenceRead};
+use prepage_core::params::launch::LaunchParams;
 use prepage_engine::Error;
 use prepage_engine::store::{Store, TrackedBy, decode};
 use prepage_kernel::testing::machine::Directory;
@@ -41,6 +47,53 @@ fn what_was_saved_is_there_when_it_is_opened_again() {
         (a.profile.switches, a.tracked.clone()),
         (3, Some(TrackedBy::Name))
     );
+}
+
+fn launch_state() -> LaunchState {
+    let mut state = LaunchState {
+        phase: Phase::Prefetch,
+        ..LaunchState::default()
+    };
+    for (index, path) in ["/usr/lib/a.so", "/home/me/notes"].into_iter().enumerate() {
+        let file = FileId {
+            path: path.into(),
+            device: (8, 1),
+            inode: 5,
+            size: 1 << 20,
+            mtime_ns: -1,
+        };
+        let read = PathRead::Stat;
+        let path = file.path.clone();
+        state.sequence.paths.push(PathReplay { path, read });
+        let recordings = 2;
+        state.sequence.files.push(SequenceFile { file, recordings });
+        state.sequence.reads.push(SequenceRead {
+            file: index as u32,
+            extent: Extent::new(3, 9),
+            address_bytes: Some(1 << 40),
+        });
+    }
+    state
+}
+
+#[test]
+fn launches_and_switches_are_kept_side_by_side_and_private_paths_are_not_shipped() {
+    let directory = Directory::new();
+    {
+        let (mut store, _) = Store::open(&directory.0).expect("open");
+        store.save_launch(&app("a"), &launch_state());
+        store.save(&app("a"), &profile(3));
+        store.set_tracked(&app("a"), Some(TrackedBy::Name));
+    }
+    let (store, warnings) = Store::open(&directory.0).expect("open again");
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let kept = store.load(&app("a")).expect("kept");
+    assert_eq!((kept.profile.switches, &kept.launch), (3, &launch_state()));
+    let shipped = decode(&store.export(&app("a")).expect("export")).expect("whole");
+    let sequence = shipped.launch.sequence;
+    assert_eq!((sequence.files.len(), sequence.reads.len()), (1, 1));
+    let paths: Vec<_> = sequence.paths.iter().map(|p| &*p.path).collect();
+    assert_eq!(paths, ["/usr/lib/a.so"]);
 }
 
 #[test]
@@ -87,6 +140,7 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
     let directory = Directory::new();
     let (mut store, _) = Store::open(&directory.0).expect("open");
     store.save(&app("a"), &profile(1));
+    store.save_launch(&app("a"), &launch_state());
     let whole = store.export(&app("a")).expect("export");
     assert_eq!(decode(&whole).expect("whole").app, app("a"));
     for cut in 0..whole.len().min(200) {
@@ -98,6 +152,14 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
         assert!(decode(&damaged).is_err(), "flipped at {position}");
     }
     // Damage that the checksum does not show: a forged one.
+    let facts = LaunchFacts {
+        present_files: &[],
+        is_rotational: false,
+        limits: PlanLimits {
+            page_bytes: 4096,
+            call_bytes_max: 1 << 20,
+        },
+    };
     let mut seed = 1u64;
     for _ in 0..20_000 {
         let mut forged = whole.clone();
@@ -110,8 +172,10 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
         }
         let crc = crc32fast::hash(&forged[12..]);
         forged[8..12].copy_from_slice(&crc.to_le_bytes());
-        if let Ok(stored) = decode(&forged) {
-            assert!(stored.profile.is_valid());
+        if let Ok(mut stored) = decode(&forged) {
+            assert!(stored.profile.is_valid() && stored.launch.is_valid());
+            begin(&mut stored.launch, &facts, &LaunchParams::default());
+            assert!(stored.launch.is_valid());
         }
     }
     let error = store

@@ -1,0 +1,125 @@
+//! The application launch sequence extractor (FAST section 4.2): what several recordings have in common, in order.
+//!
+//! The paper removes whatever does not appear in every one of N_rawseq recordings. Here the same is done file by file,
+//! so that a file that changed can be learned anew by itself: each counts the recordings that it was learned from and is
+//! *confirmed* by the N_rawseq-th. Pages are compared, not requests: how the kernel cuts requests changes from launch to
+//! launch. Recordings of insertions lack what was in memory already; they are united.
+
+use super::page_map::PageMap;
+use super::paths::replays;
+use super::recording::{Recording, Source};
+use super::sequence::{LaunchSequence, SequenceFile, SequenceRead, pages_of, version};
+use std::collections::BTreeSet;
+
+/// The common sequence of recordings of one source.
+pub fn extract(recordings: &[Recording]) -> LaunchSequence {
+    let mut sequence = LaunchSequence::default();
+    let n_rawseq = recordings.len() as u32;
+    for (at, recording) in recordings.iter().enumerate() {
+        learn(&mut sequence, recording, n_rawseq, at == 0);
+        learn_paths(&mut sequence, recording);
+    }
+    sequence
+}
+
+/// Adds a recording to what was learned before. Of files that are not confirmed only the common pages stay; files that
+/// are not known are taken in where `takes_new` holds. A recording of another source than those before replaces them:
+/// the kernel offers something else now.
+pub fn learn(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32, takes_new: bool) {
+    let is_other = sequence.source != recording.source;
+    if is_other {
+        sequence.source = recording.source;
+        sequence.files.clear();
+        sequence.reads.clear();
+    }
+    if recording.source == Source::Accesses {
+        intersect(sequence, recording, n_rawseq);
+    }
+    if takes_new || is_other || recording.source == Source::Insertions {
+        let known = sequence.files.len() as u32;
+        take_files(sequence, recording);
+        // Of a known file a recording of insertions shows more; one of accesses has been intersected with it.
+        let adds = |file: u32| recording.source == Source::Insertions || file >= known;
+        splice(sequence, recording, adds);
+    }
+    sequence.bound();
+}
+
+/// Takes over the recording's path calls: a whole path profile always, what else was seen of them only where nothing is
+/// known.
+pub fn learn_paths(sequence: &mut LaunchSequence, recording: &Recording) {
+    if recording.is_path_profile || sequence.paths.is_empty() {
+        sequence.paths = replays(&recording.calls);
+        sequence.is_path_profile = recording.is_path_profile;
+    }
+}
+
+/// Keeps of the files that are not confirmed the pages that the recording holds too.
+fn intersect(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32) {
+    let accesses = recording.file_accesses().map(|(file, a)| (file, a.extent));
+    let seen = pages_of(&sequence.index(), accesses);
+    let mut common = Vec::with_capacity(sequence.reads.len());
+    for read in std::mem::take(&mut sequence.reads) {
+        if sequence.is_confirmed(read.file, n_rawseq) {
+            common.push(read);
+            continue;
+        }
+        for extent in seen.common(read.file, read.extent) {
+            common.push(SequenceRead {
+                extent,
+                address_bytes: None,
+                ..read
+            });
+        }
+    }
+    sequence.reads = common;
+    for file in &mut sequence.files {
+        file.recordings += u32::from(file.recordings < n_rawseq);
+    }
+}
+
+/// Takes in those of the recording's files that are not known.
+fn take_files(sequence: &mut LaunchSequence, recording: &Recording) {
+    let mut known: BTreeSet<_> = sequence.index().into_keys().collect();
+    let files = recording.files.iter();
+    let new = files.filter(|&file| known.insert(version(file))).cloned();
+    let new: Vec<_> = new
+        .map(|file| SequenceFile {
+            file,
+            recordings: 1,
+        })
+        .collect();
+    sequence.files.extend(new);
+}
+
+/// Adds the recording's pages of files for which `adds` holds. Each comes after the last page before it, in the
+/// recording, that the sequence holds.
+fn splice(sequence: &mut LaunchSequence, recording: &Recording, adds: impl Fn(u32) -> bool) {
+    let index = sequence.index();
+    let mut places = PageMap::default();
+    let mut reads: Vec<(usize, SequenceRead)> = Vec::with_capacity(sequence.reads.len());
+    for (place, read) in (1..).zip(&sequence.reads) {
+        places.add(read.file, read.extent, place);
+        reads.push((place, *read));
+    }
+    let mut place = 0;
+    for (file, access) in recording.file_accesses() {
+        let Some(&file) = index.get(&version(file)) else {
+            continue;
+        };
+        if adds(file) {
+            let new = places.add(file, access.extent, place);
+            let read = |extent| SequenceRead {
+                file,
+                extent,
+                address_bytes: None,
+            };
+            reads.extend(new.into_iter().map(|extent| (place, read(extent))));
+        }
+        let last = places.find(file, access.extent.end().saturating_sub(1));
+        place = last.map_or(place, |(_, place)| place);
+    }
+    // Stable: what is new stays behind what it was placed after, in the recording's order.
+    reads.sort_by_key(|(place, _)| *place);
+    sequence.reads = reads.into_iter().map(|(_, read)| read).collect();
+}

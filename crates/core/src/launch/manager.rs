@@ -1,0 +1,453 @@
+//! The application launch manager (FAST section 4.4): for each launch of an application, whether to record it, to
+//! prefetch for it, or neither.
+//!
+//! [`begin`] is called when a launch begins, [`end`] when it is over, [`generate`] between launches when the state asks
+//! for it. Launches of one application may overlap. The manager does not flush caches as the paper's does: recordings
+//! of accesses are complete without, and those of insertions add up.
+
+use super::blocks::BlockMap;
+use super::extract::{learn, learn_paths};
+use super::misses::{self, Misses};
+use super::plan::{LaunchPlan, PlanLimits, plan};
+use super::recording::{Recording, Source};
+use super::sequence::{LaunchSequence, SequenceFile};
+use crate::identity::FileId;
+use crate::params::launch::{LaunchOrder, LaunchParams, TIMES_MAX};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Sequences in a row that may be deleted for their misses before the application is left alone.
+const DELETIONS_MAX: u32 = 3;
+
+/// The phases of FAST section 4.4, and one more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Launch profiling: launches are recorded.
+    #[default]
+    Profiling,
+    /// Prefetcher generation: N_rawseq recordings are there; [`generate`] is due.
+    Generation,
+    /// Application prefetch: launches are helped.
+    Prefetch,
+    /// The application is left alone for some launches.
+    Off(OffReason),
+}
+
+/// Why an application is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OffReason {
+    /// Too few pages, or too short a launch, to gain anything.
+    TooSmall,
+    /// Helped launches took as long as those held out.
+    NotHelping,
+    /// Launches differ too much from each other: they have little in common, or sequence after sequence was deleted
+    /// for its misses.
+    Unsteady,
+}
+
+/// What is known of an application's launches and kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LaunchState {
+    /// Launches seen.
+    pub launches: u64,
+    /// Phase.
+    pub phase: Phase,
+    /// n_init: recordings learned from in the profiling phase.
+    pub n_init: u32,
+    /// n_pref: launches in the prefetch phase since the miss ratio was checked.
+    pub n_pref: u32,
+    /// Launches in the prefetch phase since one was held out.
+    pub n_held_out: u32,
+    /// What was learned.
+    pub sequence: LaunchSequence,
+    /// Whether a file of the sequence changed, so that the next recording's new files are taken in.
+    pub relearns: bool,
+    /// Sequences deleted for their misses, in a row.
+    pub deletions: u32,
+    /// The misses last counted.
+    pub misses: Option<Misses>,
+    /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed.
+    pub longest_us: u64,
+    /// Share (0 to 1) that recording took of the launch last recorded.
+    pub recording_share: f32,
+    /// When the launch before began, in nanoseconds since 1970.
+    pub began_ns: i64,
+    /// Times of cold launches in the prefetch phase, helped.
+    pub helped: Times,
+    /// The same, held out.
+    pub held_out: Times,
+    /// Launches until an application that is left alone is learned anew.
+    pub retry_left: u32,
+    /// What `retry_left` was set to last.
+    pub retry_launches: u32,
+}
+
+/// The last launch times, in microseconds; at most [`TIMES_MAX`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    us: VecDeque<u64>,
+}
+
+impl Times {
+    /// Number of them.
+    pub fn len(&self) -> usize {
+        self.us.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.us.is_empty()
+    }
+
+    /// Their median, in microseconds: of an even number the upper one.
+    pub fn median_us(&self) -> Option<u64> {
+        let mut sorted: Vec<u64> = self.us.iter().copied().collect();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    }
+
+    fn push(&mut self, us: u64) {
+        if self.us.len() == TIMES_MAX {
+            self.us.pop_front();
+        }
+        self.us.push_back(us);
+    }
+}
+
+/// What is known when a launch begins.
+#[derive(Clone, Debug)]
+pub struct LaunchFacts<'a> {
+    /// Files that were looked at already, in their present version: the executable at least.
+    pub present_files: &'a [FileId],
+    /// Whether the device is rotational.
+    pub is_rotational: bool,
+    /// What a plan has to keep to.
+    pub limits: PlanLimits,
+}
+
+/// What to do for a launch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// Record it (the disk I/O profiler).
+    pub records: bool,
+    /// Record every path call as well, where that is possible (the system-call profiler).
+    pub profiles_paths: bool,
+    /// Prefetch this for it.
+    pub prefetch: Option<LaunchPlan>,
+    /// It could be helped and is not, to be measured.
+    pub is_held_out: bool,
+}
+
+/// Whether a launch was helped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// It was prefetched for.
+    Helped,
+    /// It was held out.
+    HeldOut,
+    /// Neither, or the prefetch failed.
+    None,
+}
+
+/// What was measured of a launch.
+#[derive(Clone, Debug)]
+pub struct Measured<'a> {
+    /// When it began, in nanoseconds since 1970.
+    pub began_ns: i64,
+    /// From its beginning to its end, in microseconds; without the idle time that showed the end.
+    pub launch_us: u64,
+    /// CPU time of recording it, in microseconds.
+    pub recording_us: u64,
+    /// Pages that the device read for it, whoever asked. It was cold where that is at least half of the sequence.
+    pub device_pages: u64,
+    /// Whether it was helped.
+    pub help: Help,
+    /// Files of the plan that were found changed or gone.
+    pub stale_files: &'a [FileId],
+}
+
+/// What a launch changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Learned {
+    /// Nothing.
+    Nothing,
+    /// It was recorded, in the profiling phase or to learn changed files anew.
+    Recorded,
+    /// So many files of the sequence had changed; they are being learned anew.
+    Relearning(usize),
+    /// There are N_rawseq recordings: [`generate`] is due.
+    Generation,
+    /// The sequence was deleted for its misses; the recording is the first for a new one.
+    Deleted,
+    /// The application is left alone from now on.
+    Off(OffReason),
+}
+
+/// A launch begins.
+pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams) -> Decision {
+    state.launches = state.launches.saturating_add(1);
+    if state.phase == Phase::Generation {
+        // Nobody found the time: without addresses on the device, then.
+        generate(state, None, facts.limits.page_bytes);
+    }
+    let changed = state.sequence.forget_changed(facts.present_files, &[]);
+    match state.phase {
+        Phase::Off(_) => {
+            let left = state.retry_left.saturating_sub(1);
+            state.retry_left = left.min(params.retry_launches_max);
+            if state.retry_left > 0 {
+                return Decision::default();
+            }
+            start_over(state);
+        }
+        // Another executable: what was recorded of the old one is worth nothing.
+        Phase::Profiling if !changed.is_empty() => start_over(state),
+        Phase::Profiling | Phase::Generation => {}
+        Phase::Prefetch => {
+            note_changes(state, &changed, params);
+            return help(state, facts, params);
+        }
+    }
+    Decision {
+        records: true,
+        profiles_paths: !state.sequence.is_path_profile,
+        ..Decision::default()
+    }
+}
+
+/// The decision in the prefetch phase.
+fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams) -> Decision {
+    let is_costly = state.recording_share > params.recording_share_max;
+    let n_chk = if is_costly {
+        params.n_chk_costly
+    } else {
+        params.n_chk
+    };
+    state.n_pref = state.n_pref.saturating_add(1);
+    let checks = state.n_pref >= n_chk;
+    if checks {
+        state.n_pref = 0;
+    }
+    state.n_held_out = state.n_held_out.saturating_add(1);
+    let is_held_out = params.holdout_every > 0 && state.n_held_out >= params.holdout_every;
+    if is_held_out {
+        state.n_held_out = 0;
+    }
+    let (order, start) = match facts.is_rotational {
+        true => (params.rotational_order, params.rotational_start),
+        false => (params.order, params.start),
+    };
+    let is_helped = !is_held_out && order != LaunchOrder::None;
+    let prefetch = is_helped.then(|| plan(&state.sequence, order, start, params, facts.limits));
+    let records = checks || is_learning(state, params);
+    Decision {
+        records,
+        profiles_paths: records && !state.sequence.is_path_profile,
+        prefetch: prefetch.filter(|plan| !plan.is_empty()),
+        is_held_out,
+    }
+}
+
+/// Whether changed files wait for recordings.
+fn is_learning(state: &LaunchState, params: &LaunchParams) -> bool {
+    let is_open = |file| !state.sequence.is_confirmed(file, params.n_rawseq);
+    state.relearns || (0..state.sequence.files.len() as u32).any(is_open)
+}
+
+/// The prefetcher generation phase (FAST section 4.4), once N_rawseq recordings are there. The extractor has run with
+/// each of them; `map` adds where the pages are on the device, and can do so again later.
+pub fn generate(state: &mut LaunchState, map: Option<&BlockMap>, page_bytes: u64) {
+    if let Some(map) = map {
+        state.sequence.locate(map, page_bytes);
+    }
+    if state.phase == Phase::Generation {
+        state.phase = Phase::Prefetch;
+        (state.n_init, state.n_pref) = (0, 0);
+    }
+}
+
+/// A launch is over. `recording` is what was recorded of it, if anything.
+pub fn end(
+    state: &mut LaunchState,
+    recording: Option<&Recording>,
+    measured: &Measured<'_>,
+    params: &LaunchParams,
+) -> Learned {
+    let since_ns = std::mem::replace(&mut state.began_ns, measured.began_ns);
+    let usable = recording.filter(|r| r.is_usable());
+    if recording.is_some() {
+        let share = measured.recording_us as f32 / measured.launch_us.max(1) as f32;
+        state.recording_share = share.min(1.0);
+    }
+    match state.phase {
+        Phase::Profiling => usable.map_or(Learned::Nothing, |recording| {
+            profile(state, recording, measured.launch_us, params)
+        }),
+        Phase::Prefetch => {
+            let present = recording.map_or(&[][..], |r| &r.files);
+            let changed = state.sequence.forget_changed(present, measured.stale_files);
+            let to_learn_anew = note_changes(state, &changed, params);
+            let mut learned = usable.map_or(Learned::Nothing, |recording| {
+                check(state, recording, measured.launch_us, since_ns, params)
+            });
+            if state.phase != Phase::Prefetch {
+                return learned;
+            }
+            if to_learn_anew > 0 {
+                learned = Learned::Relearning(to_learn_anew);
+            }
+            let is_undisturbed = recording.is_none_or(|r| !r.is_path_profile);
+            let off = is_undisturbed.then(|| compare(state, measured, params));
+            off.flatten().unwrap_or(learned)
+        }
+        Phase::Generation | Phase::Off(_) => Learned::Nothing,
+    }
+}
+
+/// Learns from a recording in the profiling phase.
+fn profile(
+    state: &mut LaunchState,
+    recording: &Recording,
+    launch_us: u64,
+    params: &LaunchParams,
+) -> Learned {
+    let LaunchState {
+        sequence,
+        n_init,
+        longest_us,
+        ..
+    } = state;
+    learn(sequence, recording, params.n_rawseq, *n_init == 0);
+    learn_paths(sequence, recording);
+    *n_init = n_init.saturating_add(1);
+    if !recording.is_path_profile {
+        *longest_us = launch_us.max(*longest_us);
+    }
+    if state.n_init < params.n_rawseq {
+        return Learned::Recorded;
+    }
+    let is_short = (1..params.launch_us_min).contains(&state.longest_us);
+    // Few insertions may mean that much was in memory.
+    let has_few_pages =
+        recording.source == Source::Accesses && state.sequence.pages() < params.pages_min;
+    if is_short || has_few_pages {
+        let is_small = is_short || recording.pages() < params.pages_min;
+        let reason = if is_small {
+            OffReason::TooSmall
+        } else {
+            OffReason::Unsteady
+        };
+        return switch_off(state, reason, params);
+    }
+    state.phase = Phase::Generation;
+    Learned::Generation
+}
+
+/// Checks the miss ratio of a recorded launch in the prefetch phase, and learns changed files anew.
+fn check(
+    state: &mut LaunchState,
+    recording: &Recording,
+    launch_us: u64,
+    since_ns: i64,
+    params: &LaunchParams,
+) -> Learned {
+    let mut learned = Learned::Nothing;
+    if is_learning(state, params) {
+        let takes_new = std::mem::take(&mut state.relearns);
+        learn(&mut state.sequence, recording, params.n_rawseq, takes_new);
+        learned = Learned::Recorded;
+    }
+    learn_paths(&mut state.sequence, recording);
+    let counted = misses::from_accesses(recording, &state.sequence, since_ns);
+    state.misses = Some(counted);
+    if counted.update_ratio() <= f64::from(params.r_miss) {
+        state.deletions = 0;
+        return learned;
+    }
+    if recording.source == Source::Insertions {
+        // Part of it was in memory when the sequence was learned.
+        learn(&mut state.sequence, recording, params.n_rawseq, true);
+        return Learned::Recorded;
+    }
+    state.deletions = state.deletions.saturating_add(1);
+    if state.deletions >= DELETIONS_MAX {
+        return switch_off(state, OffReason::Unsteady, params);
+    }
+    start_over(state);
+    profile(state, recording, launch_us, params);
+    Learned::Deleted
+}
+
+/// Notes which files of the sequence changed and were forgotten; returns the number of those that are to be learned
+/// anew. Files that were not confirmed are not: some are written anew at every launch.
+fn note_changes(state: &mut LaunchState, changed: &[SequenceFile], params: &LaunchParams) -> usize {
+    let is_confirmed = |f: &&SequenceFile| {
+        state.sequence.source == Source::Insertions || f.recordings >= params.n_rawseq
+    };
+    let confirmed = changed.iter().filter(is_confirmed).count();
+    if confirmed > 0 {
+        state.relearns = true;
+        state.sequence.is_path_profile = false;
+    }
+    confirmed
+}
+
+/// Compares helped launches with those held out, once there are enough. Only cold ones count: where everything was in
+/// memory there was nothing to help.
+fn compare(
+    state: &mut LaunchState,
+    measured: &Measured<'_>,
+    params: &LaunchParams,
+) -> Option<Learned> {
+    if measured.device_pages.saturating_mul(2) < state.sequence.pages() {
+        return None;
+    }
+    match measured.help {
+        Help::Helped => state.helped.push(measured.launch_us),
+        Help::HeldOut => state.held_out.push(measured.launch_us),
+        Help::None => return None,
+    }
+    if state.helped.len().min(state.held_out.len()) < params.samples_min {
+        return None;
+    }
+    let (helped, held_out) = (state.helped.median_us()?, state.held_out.median_us()?);
+    if helped as f64 > held_out as f64 * f64::from(1.0 - params.gain_min) {
+        return Some(switch_off(state, OffReason::NotHelping, params));
+    }
+    state.retry_launches = 0;
+    None
+}
+
+/// Leaves the application alone, each time for twice as many launches.
+fn switch_off(state: &mut LaunchState, reason: OffReason, params: &LaunchParams) -> Learned {
+    let doubled = state.retry_launches.saturating_mul(2);
+    state.retry_launches = doubled.clamp(params.retry_launches, params.retry_launches_max);
+    state.retry_left = state.retry_launches;
+    state.phase = Phase::Off(reason);
+    state.sequence = LaunchSequence::default();
+    Learned::Off(reason)
+}
+
+/// Begins to learn anew: the sequence and what was measured with it is forgotten.
+fn start_over(state: &mut LaunchState) {
+    *state = LaunchState {
+        launches: state.launches,
+        deletions: state.deletions,
+        misses: state.misses,
+        recording_share: state.recording_share,
+        began_ns: state.began_ns,
+        retry_launches: state.retry_launches,
+        ..LaunchState::default()
+    };
+}
+
+impl LaunchState {
+    /// Whether it can be used: what a state from another source is checked by.
+    pub fn is_valid(&self) -> bool {
+        self.sequence.is_valid()
+            && (0.0..=1.0).contains(&self.recording_share)
+            && self.helped.len().max(self.held_out.len()) <= TIMES_MAX
+    }
+}

@@ -1,0 +1,221 @@
+//! What to fetch at a launch, in which calls (FAST section 4.3: the application prefetcher).
+
+use super::paths::PathReplay;
+use super::sequence::{LaunchSequence, SequenceRead};
+use crate::extent::{Extent, ExtentSet};
+use crate::identity::FileId;
+use crate::params::launch::{LaunchOrder, LaunchParams, LaunchStart};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a plan has to keep to on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanLimits {
+    /// Page size, in bytes.
+    pub page_bytes: u64,
+    /// Most bytes that the device takes in one call: the kernel silently cuts a larger one.
+    pub call_bytes_max: u64,
+}
+
+/// One call of a prefetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedRead {
+    /// Index in [`LaunchPlan::files`].
+    pub file: u32,
+    /// Pages of the file.
+    pub extent: Extent,
+}
+
+/// One launch's prefetch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LaunchPlan {
+    /// When the application begins to run.
+    pub start: LaunchStart,
+    /// The files, in the version that was learned; not all need be read.
+    pub files: Vec<FileId>,
+    /// The calls, in order. No page is in two of them.
+    pub reads: Vec<PlannedRead>,
+    /// The paths to replay beside the reads; [`super::paths::split`] divides them among threads.
+    pub paths: Vec<PathReplay>,
+    /// Pages in `reads` that launches do not use: the price of fewer calls.
+    pub gap_pages: u64,
+    /// Pages of the sequence that the budget left out.
+    pub left_out_pages: u64,
+}
+
+impl LaunchPlan {
+    /// Pages that it reads.
+    pub fn pages(&self) -> u64 {
+        self.reads.iter().map(|r| r.extent.len).sum()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.paths.is_empty()
+    }
+}
+
+/// The plan for a launch sequence, in the given order; empty for [`LaunchOrder::None`].
+pub fn plan(
+    sequence: &LaunchSequence,
+    order: LaunchOrder,
+    start: LaunchStart,
+    params: &LaunchParams,
+    limits: PlanLimits,
+) -> LaunchPlan {
+    let wanted: Vec<SequenceRead> = match order {
+        LaunchOrder::None => {
+            return LaunchPlan {
+                start,
+                ..LaunchPlan::default()
+            };
+        }
+        LaunchOrder::WholeFiles => whole_files(sequence, params.n_rawseq, limits.page_bytes),
+        LaunchOrder::Launch | LaunchOrder::Lba => {
+            sequence.confirmed(params.n_rawseq).copied().collect()
+        }
+    };
+    let budget_pages = params.budget_bytes / limits.page_bytes;
+    let (mut wanted, left_out_pages) = within(wanted, budget_pages);
+    if order == LaunchOrder::Lba {
+        // What has no known address comes last, in the order of the launch.
+        wanted.sort_by_key(|r| (r.address_bytes.is_none(), r.address_bytes));
+    }
+    let wanted_pages: u64 = wanted.iter().map(|r| r.extent.len).sum();
+    let mut merge = Merge {
+        gap_max: params.merge_gap_pages,
+        spare_pages: budget_pages - wanted_pages,
+        done: BTreeMap::new(),
+        merged: Vec::new(),
+    };
+    for window in windows(&wanted, params.merge_window_pages) {
+        merge.window(window);
+    }
+    let call_pages = params.call_bytes.min(limits.call_bytes_max) / limits.page_bytes;
+    let reads = calls(&merge.merged, call_pages.max(1));
+    let read_pages: u64 = reads.iter().map(|r| r.extent.len).sum();
+    LaunchPlan {
+        start,
+        files: sequence.files.iter().map(|f| f.file.clone()).collect(),
+        reads,
+        paths: sequence.paths.clone(),
+        gap_pages: read_pages - wanted_pages,
+        left_out_pages,
+    }
+}
+
+/// Every file from beginning to end, in the order of first access.
+fn whole_files(sequence: &LaunchSequence, n_rawseq: u32, page_bytes: u64) -> Vec<SequenceRead> {
+    let mut taken = BTreeSet::new();
+    let first = sequence
+        .confirmed(n_rawseq)
+        .filter(|r| taken.insert(r.file));
+    let whole = |read: &SequenceRead| {
+        let size = sequence.files.get(read.file as usize)?.file.size;
+        let extent = Extent::new(0, size.div_ceil(page_bytes));
+        Some(SequenceRead {
+            file: read.file,
+            extent,
+            address_bytes: None,
+        })
+    };
+    first.filter_map(whole).collect()
+}
+
+/// The first reads, up to `pages_max` pages, and the number of pages left out.
+fn within(mut reads: Vec<SequenceRead>, pages_max: u64) -> (Vec<SequenceRead>, u64) {
+    let (mut left, mut left_out) = (pages_max, 0u64);
+    reads.retain_mut(|read| {
+        let len = read.extent.len.min(left);
+        left_out = left_out.saturating_add(read.extent.len - len);
+        left -= len;
+        read.extent.len = len;
+        len > 0
+    });
+    (reads, left_out)
+}
+
+/// The reads, divided into consecutive ones of at most `pages_max` pages together; a longer one is alone.
+fn windows(reads: &[SequenceRead], pages_max: u64) -> impl Iterator<Item = &[SequenceRead]> {
+    let mut rest = reads;
+    std::iter::from_fn(move || {
+        let mut pages = 0u64;
+        let fits = |read: &SequenceRead| {
+            pages = pages.saturating_add(read.extent.len);
+            pages <= pages_max
+        };
+        let count = rest
+            .iter()
+            .copied()
+            .take_while(fits)
+            .count()
+            .max(1)
+            .min(rest.len());
+        let (window, after) = rest.split_at(count);
+        rest = after;
+        (!window.is_empty()).then_some(window)
+    })
+}
+
+/// Merging of neighbours.
+struct Merge {
+    gap_max: u64,
+    /// Gap pages that the budget still allows.
+    spare_pages: u64,
+    /// Pages read by file, wanted or gap.
+    done: BTreeMap<u32, ExtentSet>,
+    merged: Vec<PlannedRead>,
+}
+
+impl Merge {
+    /// Merges the reads of one window, each where its first page comes. What an earlier window read as a gap is not read
+    /// again, and no gap reaches over what was read before.
+    fn window(&mut self, reads: &[SequenceRead]) {
+        let mut files: BTreeMap<u32, Vec<Extent>> = BTreeMap::new();
+        for read in reads {
+            files.entry(read.file).or_default().push(read.extent);
+        }
+        let mut merged: BTreeMap<u32, ExtentSet> = BTreeMap::new();
+        for (file, extents) in files {
+            let done = self.done.entry(file).or_default();
+            let wanted = ExtentSet::from(extents).difference(done);
+            let (joined, gap_pages) = wanted.merged(self.gap_max, done);
+            let is_within = gap_pages <= self.spare_pages;
+            self.spare_pages -= if is_within { gap_pages } else { 0 };
+            let read = if is_within { joined } else { wanted };
+            *done = done.union(&read);
+            merged.insert(file, read);
+        }
+        for read in reads {
+            let pages = merged.remove(&read.file).unwrap_or_default();
+            let (mut now, mut later) = (Vec::new(), ExtentSet::new());
+            for &extent in pages.extents() {
+                match extent.start < read.extent.end() && read.extent.start < extent.end() {
+                    true => now.push(PlannedRead {
+                        file: read.file,
+                        extent,
+                    }),
+                    false => later.push_back(extent),
+                }
+            }
+            self.merged.extend(now);
+            merged.insert(read.file, later);
+        }
+    }
+}
+
+/// The reads, cut to calls of at most `pages_max` pages.
+fn calls(reads: &[PlannedRead], pages_max: u64) -> Vec<PlannedRead> {
+    let cut = |read: &PlannedRead| {
+        let PlannedRead { file, extent } = *read;
+        (extent.start..extent.end())
+            .step_by(pages_max as usize)
+            .map(move |start| {
+                let end = extent.end().min(start.saturating_add(pages_max));
+                PlannedRead {
+                    file,
+                    extent: Extent::between(start, end),
+                }
+            })
+    };
+    reads.iter().flat_map(cut).collect()
+}

@@ -1,0 +1,210 @@
+//! What one launch showed (FAST section 4.1: the disk I/O profiler's and the system-call profiler's findings).
+
+use super::page_map::PageMap;
+use crate::extent::Extent;
+use crate::identity::FileId;
+use crate::params::launch::LaunchParams;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Most files in a recording or a launch sequence.
+pub const FILES_MAX: usize = 4_096;
+/// Most extents in a recording or a launch sequence.
+pub const ACCESSES_MAX: usize = 32_768;
+/// Most pages in a recording or a launch sequence: 1 GiB with pages of 4 KiB.
+pub const PAGES_MAX: u64 = 1 << 18;
+/// Most path calls in a recording.
+pub const CALLS_MAX: usize = 32_768;
+/// Most block requests in a recording.
+pub const REQUESTS_MAX: usize = 65_536;
+
+/// Where a recording's accesses come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The kernel's reports of accesses to file pages (6.13 and later). Complete on a cold and on a warm launch.
+    #[default]
+    Accesses,
+    /// Insertions into the page cache. Partial: what was in memory already is missing.
+    Insertions,
+}
+
+/// The first access to pages of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Index in [`Recording::files`].
+    pub file: u32,
+    /// Pages of the file.
+    pub extent: Extent,
+    /// Time since the launch began, in microseconds.
+    pub at_us: u64,
+    /// Whether the launch had to have them read from the device: nobody had fetched them.
+    pub is_demanded: bool,
+}
+
+/// A system call that takes a path (FAST section 4.2; Table 1 says how it is replayed).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallKind {
+    /// open(2), creat(2) and the like.
+    Open,
+    /// stat(2), access(2), statfs(2) and the like.
+    Stat,
+    /// getdents(2) on an open directory.
+    ReadDir,
+    /// readlink(2).
+    ReadLink,
+    /// execve(2).
+    Exec,
+}
+
+/// One such call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathCall {
+    /// What it does.
+    pub kind: CallKind,
+    /// The absolute path, in the application's root directory.
+    pub path: Arc<str>,
+    /// Whether there was such a file. Most paths that a launch tries do not exist.
+    pub is_found: bool,
+}
+
+/// Who issued a block request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Issuer {
+    /// A process of the launch.
+    Launch,
+    /// The prefetch.
+    Prefetcher,
+    /// Anybody else.
+    Other,
+}
+
+/// A request to a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// Major and minor number of the device.
+    pub device: (u32, u32),
+    /// First byte on the device: the LBA, in bytes.
+    pub start_bytes: u64,
+    /// Length, in bytes.
+    pub len_bytes: u64,
+    /// Whether it writes.
+    pub is_write: bool,
+    /// Who issued it.
+    pub issuer: Issuer,
+    /// When it was issued, in microseconds since the launch began.
+    pub issued_us: u64,
+    /// When the device completed it, likewise; `None` where that was not seen.
+    pub completed_us: Option<u64>,
+}
+
+/// Why a launch was taken to be over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaunchEnd {
+    /// The process ended.
+    Exit,
+    /// The first picture that stayed.
+    Settled,
+    /// Nothing was read on demand for `launch.t_idle_ms`.
+    Idle,
+    /// `launch.t_timeout_ms` had passed.
+    Timeout,
+}
+
+/// What one launch showed, over all its processes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// Where the accesses come from.
+    pub source: Source,
+    /// The files that were accessed.
+    pub files: Vec<FileId>,
+    /// First accesses to their pages, in order: no page twice. See [`first_accesses`].
+    pub accesses: Vec<Access>,
+    /// Path calls, in order.
+    pub calls: Vec<PathCall>,
+    /// Whether `calls` holds every path call of the launch, those that found nothing included.
+    pub is_path_profile: bool,
+    /// Block requests during the launch, anybody's, in order of issue.
+    pub requests: Vec<BlockRequest>,
+    /// Events lost to full rings. Such a recording teaches nothing.
+    pub events_lost: u64,
+    /// Why the launch was taken to be over.
+    pub end: LaunchEnd,
+}
+
+impl Recording {
+    /// Whether it can be learned from.
+    pub fn is_usable(&self) -> bool {
+        self.events_lost == 0
+    }
+
+    /// Pages accessed.
+    pub fn pages(&self) -> u64 {
+        self.accesses.iter().map(|a| a.extent.len).sum()
+    }
+
+    /// Its accesses with their files.
+    pub(super) fn file_accesses(&self) -> impl Iterator<Item = (&FileId, &Access)> {
+        let accesses = self.accesses.iter();
+        accesses.filter_map(|a| Some((self.files.get(a.file as usize)?, a)))
+    }
+
+    /// Cuts every list to its bound, later entries first, and drops accesses to files that are not in `files`.
+    pub fn bound(&mut self) {
+        self.files.truncate(FILES_MAX);
+        let files = self.files.len();
+        self.accesses.retain(|a| (a.file as usize) < files);
+        self.accesses.truncate(ACCESSES_MAX);
+        self.calls.truncate(CALLS_MAX);
+        self.requests.truncate(REQUESTS_MAX);
+    }
+
+    /// When the last block that the launch waited for was complete, in microseconds since it began: the paper's
+    /// measure of launch time (section 5.1).
+    pub fn last_block_us(&self) -> Option<u64> {
+        let reads = self.requests.iter().filter(|r| !r.is_write);
+        let own = reads.filter(|r| r.issuer == Issuer::Launch);
+        own.filter_map(|r| r.completed_us).max()
+    }
+}
+
+/// First accesses, from all accesses in any order: sorted by time, without the pages accessed before, neighbours
+/// joined; at most [`ACCESSES_MAX`] of them and [`PAGES_MAX`] pages.
+pub fn first_accesses(mut accesses: Vec<Access>) -> Vec<Access> {
+    accesses.sort_by_key(|a| a.at_us);
+    let mut seen = PageMap::default();
+    let mut first: Vec<Access> = Vec::new();
+    let mut pages_left = PAGES_MAX;
+    for access in accesses {
+        let wanted = Extent::new(access.extent.start, access.extent.len.min(pages_left));
+        for extent in seen.add(access.file, wanted, 0) {
+            pages_left -= extent.len;
+            match first.last_mut() {
+                Some(last)
+                    if last.file == access.file
+                        && last.extent.end() == extent.start
+                        && last.is_demanded == access.is_demanded =>
+                {
+                    last.extent.len += extent.len;
+                }
+                _ => first.push(Access { extent, ..access }),
+            }
+        }
+    }
+    first.truncate(ACCESSES_MAX);
+    first
+}
+
+/// When a launch is over if nothing more is read on demand, and why (FAST Table 2): T_idle after the last demand read,
+/// T_timeout after its beginning. Times in microseconds since the launch began.
+pub fn deadline(last_demand_us: u64, params: &LaunchParams) -> (u64, LaunchEnd) {
+    let idle_us = last_demand_us.saturating_add(params.t_idle_ms * 1_000);
+    let timeout_us = params.t_timeout_ms * 1_000;
+    match idle_us < timeout_us {
+        true => (idle_us, LaunchEnd::Idle),
+        false => (timeout_us, LaunchEnd::Timeout),
+    }
+}

@@ -1,0 +1,178 @@
+//! Parameters of launch help (FAST, Table 2), with the paper's value named where it has one.
+
+use super::ParamError;
+use serde::{Deserialize, Serialize};
+
+/// In which order a launch's pages are fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LaunchOrder {
+    /// In the order in which launches first access them: FAST.
+    #[default]
+    Launch,
+    /// By address on the device: the sorted prefetch of FAST section 2.1.
+    Lba,
+    /// Every file of the sequence from beginning to end. For comparison.
+    WholeFiles,
+    /// Nothing is fetched.
+    None,
+}
+
+/// When the application begins to run, seen from its prefetch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LaunchStart {
+    /// At the same time: FAST.
+    #[default]
+    Together,
+    /// When the prefetch is complete: sorted prefetch.
+    Before,
+    /// Not at all: FAST's scenario "prefetcher only", which measures the device's share of a launch.
+    Only,
+}
+
+/// Parameters of launch help (FAST section 4.4 and Table 2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LaunchParams {
+    /// N_rawseq: recordings that are made before a launch sequence is extracted from them. The paper: 2.
+    pub n_rawseq: u32,
+    /// N_chk: launches in the prefetch phase from one check of the miss ratio to the next. The paper names no value,
+    /// and 1 for a recorder that costs nothing noticeable (section 5.3).
+    pub n_chk: u32,
+    /// The same where recording costs more than `recording_share_max`.
+    pub n_chk_costly: u32,
+    /// Share (0 to 1) of a launch's time that recording may take before it is done less often.
+    pub recording_share_max: f32,
+    /// R_miss: miss ratio (0 to 1) above which the sequence is deleted and learned anew. The paper: 0.1.
+    pub r_miss: f32,
+    /// T_idle: a launch is over when nothing was read from the device for this long, in milliseconds. The paper: 2000.
+    pub t_idle_ms: u64,
+    /// T_timeout: a launch is over at the latest after this long, in milliseconds. The paper: 30000.
+    pub t_timeout_ms: u64,
+    /// Order of the prefetch. The paper's FAST: `launch`, its sorted prefetch: `lba`.
+    pub order: LaunchOrder,
+    /// When the application begins to run. The paper's FAST: `together`, its sorted prefetch: `before`.
+    pub start: LaunchStart,
+    /// `order` on a rotational device. The paper's best for disks (section 5.3): `lba`.
+    pub rotational_order: LaunchOrder,
+    /// `start` on a rotational device. The paper's best for disks (section 5.3): `before`.
+    pub rotational_start: LaunchStart,
+    /// Extents of one file less than this many pages apart are read as one, within `merge_window_pages`.
+    pub merge_gap_pages: u64,
+    /// Extents are merged only among so many consecutive pages of the sequence, so that what is needed first does not
+    /// wait for what is needed much later.
+    pub merge_window_pages: u64,
+    /// Most bytes that one call asks for; it is lowered to what the device takes, since the kernel silently cuts a
+    /// larger one.
+    pub call_bytes: u64,
+    /// Most bytes that one launch's prefetch reads, gap pages included.
+    pub budget_bytes: u64,
+    /// An application whose launch sequence has fewer pages is too small to gain and left alone. Where the kernel
+    /// reports accesses, whole fault-around windows count: on Debian 12 `uname` has 689 pages, `git version` 992. Not
+    /// applied where it reports insertions only, since few of them may mean that much was in memory.
+    pub pages_min: u64,
+    /// An application none of whose recorded launches took this long, in microseconds, is too small to gain and left
+    /// alone. The paper's `uname`: 2200.
+    pub launch_us_min: u64,
+    /// One in so many launches that could be helped is held out, to measure whether help helps. 0 turns hold-outs off.
+    pub holdout_every: u32,
+    /// Helped launches, and as many held out, that must have been measured before they are compared.
+    pub samples_min: usize,
+    /// Share (0 to 1) by which the median of helped launches must be shorter than that of held-out ones; otherwise
+    /// the prefetch is switched off.
+    pub gain_min: f32,
+    /// Launches after which an application that is left alone is learned anew. Doubled each time that this was in vain.
+    pub retry_launches: u32,
+    /// Most that `retry_launches` is doubled to.
+    pub retry_launches_max: u32,
+}
+
+impl Default for LaunchParams {
+    fn default() -> Self {
+        Self {
+            n_rawseq: 2,
+            n_chk: 1,
+            n_chk_costly: 8,
+            recording_share_max: 0.01,
+            r_miss: 0.1,
+            t_idle_ms: 2_000,
+            t_timeout_ms: 30_000,
+            order: LaunchOrder::Launch,
+            start: LaunchStart::Together,
+            rotational_order: LaunchOrder::Lba,
+            rotational_start: LaunchStart::Before,
+            merge_gap_pages: 16,
+            merge_window_pages: 256,
+            call_bytes: 1 << 20,
+            budget_bytes: 512 << 20,
+            pages_min: 768,
+            launch_us_min: 3_000,
+            holdout_every: 8,
+            samples_min: 3,
+            gain_min: 0.02,
+            retry_launches: 32,
+            retry_launches_max: 1_024,
+        }
+    }
+}
+
+impl LaunchParams {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ParamError> {
+        let share = |value: f32| (0.0..=1.0).contains(&value);
+        let rules: [(bool, &'static str, &'static str); 9] = [
+            (
+                (1..=16).contains(&self.n_rawseq),
+                "launch.n_rawseq",
+                "1 to 16",
+            ),
+            (
+                self.n_chk >= 1 && self.n_chk_costly >= self.n_chk,
+                "launch.n_chk",
+                "at least 1 and at most launch.n_chk_costly",
+            ),
+            (
+                share(self.recording_share_max) && share(self.gain_min),
+                "launch.recording_share_max",
+                "0 to 1, as launch.gain_min",
+            ),
+            (share(self.r_miss), "launch.r_miss", "0 to 1"),
+            (
+                (1..=600_000).contains(&self.t_timeout_ms) && self.t_idle_ms <= self.t_timeout_ms,
+                "launch.t_timeout_ms",
+                "1 to 600000 and at least launch.t_idle_ms",
+            ),
+            (
+                self.merge_gap_pages <= 4_096 && (1..=1 << 16).contains(&self.merge_window_pages),
+                "launch.merge_window_pages",
+                "1 to 65536, with launch.merge_gap_pages 0 to 4096",
+            ),
+            (
+                self.call_bytes >= 4_096,
+                "launch.call_bytes",
+                "at least 4096",
+            ),
+            (
+                (1..=TIMES_MAX).contains(&self.samples_min),
+                "launch.samples_min",
+                "1 to 16",
+            ),
+            (
+                (1..=self.retry_launches_max).contains(&self.retry_launches),
+                "launch.retry_launches",
+                "at least 1 and at most launch.retry_launches_max",
+            ),
+        ];
+        match rules.iter().find(|(holds, ..)| !holds) {
+            Some(&(_, name, expected)) => Err(ParamError { name, expected }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Launch times kept of each kind, helped and held out.
+pub const TIMES_MAX: usize = 16;

@@ -1,0 +1,666 @@
+//! Launch help without its manager: recordings, extraction, plans, paths, the block map and misses, against naive
+//! oracles, page by page and block by block.
+
+use prepage_core::extent::Extent;
+use prepage_core::identity::FileId;
+use prepage_core::launch::blocks::{self, BlockKind, BlockMap, FileExtent, Volume};
+use prepage_core::launch::blocks::{Account, Ext4Group, Ext4Layout};
+use prepage_core::launch::extract::{extract, learn};
+use prepage_core::launch::misses::{self, Misses};
+use prepage_core::launch::paths::{PathRead, PathReplay, replays, split};
+use prepage_core::launch::plan::{LaunchPlan, PlanLimits, plan};
+use prepage_core::launch::recording::{
+    Access, BlockRequest, CallKind, Issuer, LaunchEnd, PathCall, Recording, Source, deadline,
+    first_accesses,
+};
+use prepage_core::launch::sequence::LaunchSequence;
+use prepage_core::params::launch::{LaunchOrder, LaunchParams, LaunchStart};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const PAGE: u64 = 4096;
+const FILES: u32 = 3;
+const FILE_PAGES: u64 = 60;
+
+fn file(name: u32) -> FileId {
+    FileId {
+        path: format!("/usr/lib/{name}").into(),
+        device: (8, 1),
+        inode: 100 + u64::from(name),
+        size: FILE_PAGES * PAGE - 5,
+        mtime_ns: 7,
+    }
+}
+
+fn recording(source: Source, accesses: Vec<Access>) -> Recording {
+    Recording {
+        source,
+        files: (0..FILES).map(file).collect(),
+        accesses: first_accesses(accesses),
+        calls: Vec::new(),
+        is_path_profile: false,
+        requests: Vec::new(),
+        events_lost: 0,
+        end: LaunchEnd::Idle,
+    }
+}
+
+fn accesses() -> impl Strategy<Value = Vec<Access>> {
+    let access = (0..FILES, 0..FILE_PAGES, 0..12u64, 0..500u64, any::<bool>());
+    let access = access.prop_map(|(file, start, len, at_us, is_demanded)| Access {
+        file,
+        extent: Extent::new(start, len.min(FILE_PAGES - start)),
+        at_us,
+        is_demanded,
+    });
+    prop::collection::vec(access, 0..40)
+}
+
+type Page = (u32, u64);
+
+fn pages(extents: impl IntoIterator<Item = (u32, Extent)>) -> Vec<Page> {
+    let pages = |(file, e): (u32, Extent)| (e.start..e.end()).map(move |page| (file, page));
+    extents.into_iter().flat_map(pages).collect()
+}
+
+fn accessed(recording: &Recording) -> Vec<Page> {
+    pages(recording.accesses.iter().map(|a| (a.file, a.extent)))
+}
+
+/// The sequence's pages by the files' names, which its indexes need not follow.
+fn held(sequence: &LaunchSequence) -> Vec<Page> {
+    let name = |at: u32| (sequence.files[at as usize].file.inode - 100) as u32;
+    pages(sequence.reads.iter().map(|r| (name(r.file), r.extent)))
+}
+
+fn read(plan: &LaunchPlan) -> Vec<Page> {
+    let name = |at: u32| (plan.files[at as usize].inode - 100) as u32;
+    pages(plan.reads.iter().map(|r| (name(r.file), r.extent)))
+}
+
+fn distinct(pages: &[Page]) -> BTreeSet<Page> {
+    let set: BTreeSet<Page> = pages.iter().copied().collect();
+    assert_eq!(set.len(), pages.len(), "a page twice in {pages:?}");
+    set
+}
+
+const LIMITS: PlanLimits = PlanLimits {
+    page_bytes: PAGE,
+    call_bytes_max: 1 << 20,
+};
+
+proptest! {
+    #[test]
+    fn first_accesses_hold_each_page_once_where_it_was_first_accessed(all in accesses()) {
+        let mut oracle = Vec::new();
+        let mut sorted = all.clone();
+        sorted.sort_by_key(|a| a.at_us);
+        for access in &sorted {
+            for page in pages([(access.file, access.extent)]) {
+                if !oracle.iter().any(|(known, _)| *known == page) {
+                    oracle.push((page, access.is_demanded));
+                }
+            }
+        }
+        let first = first_accesses(all);
+        let flat = first.iter().flat_map(|a| pages([(a.file, a.extent)]).into_iter().map(|p| (p, a.is_demanded)));
+        prop_assert!(flat.eq(oracle));
+        prop_assert!(first.windows(2).all(|pair| pair[0].at_us <= pair[1].at_us));
+    }
+
+    #[test]
+    fn recordings_of_accesses_have_their_common_pages_in_common(
+        launches in prop::collection::vec(accesses(), 1..4),
+    ) {
+        let recordings: Vec<_> = launches.into_iter().map(|a| recording(Source::Accesses, a)).collect();
+        let (first, others) = recordings.split_first().expect("at least one");
+        let others: Vec<_> = others.iter().map(|r| distinct(&accessed(r))).collect();
+        let mut oracle = accessed(first);
+        oracle.retain(|page| others.iter().all(|other| other.contains(page)));
+        let sequence = extract(&recordings);
+        prop_assert_eq!(held(&sequence), oracle);
+        prop_assert_eq!(sequence.confirmed(recordings.len() as u32).count(), sequence.reads.len());
+    }
+
+    #[test]
+    fn recordings_of_insertions_add_up_and_keep_their_order(
+        launches in prop::collection::vec(accesses(), 1..4),
+    ) {
+        let recordings: Vec<_> = launches.into_iter().map(|a| recording(Source::Insertions, a)).collect();
+        let sequence = extract(&recordings);
+        let union: BTreeSet<Page> = recordings.iter().flat_map(accessed).collect();
+        prop_assert_eq!(distinct(&held(&sequence)), union);
+        // What is known keeps its order; what is new comes after what was accessed before it.
+        let mut known = LaunchSequence::default();
+        for recording in &recordings {
+            let before = held(&known);
+            learn(&mut known, recording, 2, false);
+            let after = held(&known);
+            let place = |page: Page| after.iter().position(|p| *p == page).expect("none is lost");
+            prop_assert!(before.is_sorted_by_key(|page| place(*page)));
+            for pair in recording.accesses.windows(2) {
+                let new: Vec<_> = pages([(pair[1].file, pair[1].extent)]);
+                for page in new.into_iter().filter(|page| !before.contains(page)) {
+                    prop_assert!(place((pair[0].file, pair[0].extent.end() - 1)) < place(page));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_reads_each_page_once_soon_and_in_bounded_calls(
+        all in accesses(),
+        gap in 0..20u64,
+        window in 1..40u64,
+        call_pages in 1..9u64,
+        budget_pages in 0..200u64,
+    ) {
+        let recorded = recording(Source::Accesses, all);
+        let sequence = extract(&[recorded]);
+        let params = LaunchParams {
+            n_rawseq: 1,
+            merge_gap_pages: gap,
+            merge_window_pages: window,
+            budget_bytes: budget_pages * PAGE,
+            ..LaunchParams::default()
+        };
+        let limits = PlanLimits { call_bytes_max: call_pages * PAGE, ..LIMITS };
+        let made = plan(&sequence, LaunchOrder::Launch, LaunchStart::Together, &params, limits);
+        let mut wanted = held(&sequence);
+        let left_out = wanted.len().saturating_sub(budget_pages as usize);
+        wanted.truncate(budget_pages as usize);
+        let read = read(&made);
+        let read_set = distinct(&read);
+        prop_assert!(wanted.iter().all(|page| read_set.contains(page)));
+        prop_assert!(made.reads.iter().all(|r| (1..=call_pages).contains(&r.extent.len)));
+        prop_assert_eq!(made.left_out_pages, left_out as u64);
+        prop_assert_eq!(made.gap_pages, (read.len() - wanted.len()) as u64);
+        prop_assert!(made.pages() <= budget_pages);
+        let is_near = |&(file, page): &Page| {
+            let near = |pages: std::ops::Range<u64>| pages.into_iter().any(|p| wanted.contains(&(file, p)));
+            near(page.saturating_sub(gap)..page) && near(page + 1..page + 1 + gap)
+        };
+        prop_assert!(read.iter().filter(|page| !wanted.contains(page)).all(is_near));
+        // Nothing that is needed first waits for more than its window and the gaps of those before.
+        let longest = sequence.reads.iter().map(|r| r.extent.len).max().unwrap_or(0);
+        for (at, page) in wanted.iter().enumerate() {
+            let before = read.iter().position(|p| p == page).expect("read") as u64;
+            prop_assert!(before <= (at as u64 + window.max(longest)) * (1 + gap.saturating_sub(1)));
+        }
+        if gap == 0 && window == 1 {
+            prop_assert_eq!(read, wanted);
+        }
+    }
+
+    #[test]
+    fn sorted_prefetch_follows_the_device(all in accesses(), places in shuffled_blocks()) {
+        let (map, oracle) = block_map(&places);
+        let mut sequence = extract(&[recording(Source::Accesses, all)]);
+        let before = held(&sequence);
+        sequence.locate(&map, PAGE);
+        prop_assert_eq!(&held(&sequence), &before);
+        let address = |page: &Page| {
+            let block = oracle.iter().position(|known| *known == Some(*page));
+            block.map(|block| block as u64 * PAGE)
+        };
+        for read in &sequence.reads {
+            let of = pages([((sequence.files[read.file as usize].file.inode - 100) as u32, read.extent)]);
+            for (page, at) in of.iter().zip(0..) {
+                prop_assert_eq!(address(page), read.address_bytes.map(|a| a + at * PAGE));
+            }
+        }
+        let params = LaunchParams { n_rawseq: 1, merge_gap_pages: 0, ..LaunchParams::default() };
+        let made = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, &params, LIMITS);
+        let params = LaunchParams { merge_window_pages: 1, ..params };
+        let alone = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, &params, LIMITS);
+        let read = read(&alone);
+        prop_assert!(read.is_sorted_by_key(|page| (address(page).is_none(), address(page))));
+        prop_assert_eq!(distinct(&read), distinct(&before));
+        prop_assert_eq!(made.pages(), before.len() as u64);
+    }
+
+    #[test]
+    fn the_block_map_says_what_every_block_holds(
+        places in shuffled_blocks(),
+        requests in prop::collection::vec((0..BLOCKS, 0..40u64), 1..8),
+    ) {
+        let (map, oracle) = block_map(&places);
+        for (start, len) in requests {
+            let pieces = map.look_up(&request(start, len, Issuer::Launch));
+            let blocks: u64 = pieces.iter().map(|p| p.len_bytes / PAGE).sum();
+            prop_assert_eq!(blocks, len);
+            let mut block = start;
+            for piece in pieces {
+                for at in 0..piece.len_bytes / PAGE {
+                    let held = piece.content.map(|c| {
+                        (c.file.expect("a file"), c.offset_bytes / PAGE + at)
+                    });
+                    let expected = oracle.get(block as usize).copied().flatten();
+                    prop_assert_eq!(held, expected);
+                    block += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_path_is_looked_up_once(calls in path_calls(), threads in 1..5usize) {
+        let chosen = replays(&calls);
+        let looked_up = |path: &str, of: &str| {
+            of == path || of.starts_with(&format!("{}/", path.trim_end_matches('/')))
+        };
+        for call in &calls {
+            prop_assert!(chosen.iter().any(|r| looked_up(&call.path, &r.path)));
+            let lists = |r: &PathReplay| r.path == call.path && r.read == PathRead::ReadDir;
+            prop_assert!(call.kind != CallKind::ReadDir || chosen.iter().any(lists));
+        }
+        for replay in &chosen {
+            let is_implied = |other: &PathReplay| {
+                other.path != replay.path && looked_up(&replay.path, &other.path)
+            };
+            prop_assert!(replay.read == PathRead::ReadDir || !chosen.iter().any(is_implied));
+            // As much as the strongest of its calls, and no more.
+            let of = calls.iter().filter(|c| c.path == replay.path).map(|c| match c.kind {
+                CallKind::ReadLink => PathRead::ReadLink,
+                CallKind::ReadDir => PathRead::ReadDir,
+                _ => PathRead::Stat,
+            });
+            prop_assert_eq!(of.max(), Some(replay.read));
+        }
+        let first = |r: &PathReplay| calls.iter().position(|c| c.path == r.path);
+        prop_assert!(chosen.windows(2).all(|pair| first(&pair[0]) < first(&pair[1])));
+        let shares = split(&chosen, threads);
+        prop_assert!(shares.len() <= threads);
+        let dealt = (0..chosen.len()).map(|at| &shares[at % shares.len()][at / shares.len()]);
+        prop_assert!(dealt.eq(&chosen));
+        prop_assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), chosen.len());
+    }
+}
+
+fn path_calls() -> impl Strategy<Value = Vec<PathCall>> {
+    use CallKind::{Exec, Open, ReadDir, ReadLink, Stat};
+    let kind = prop::sample::select(vec![Open, Stat, ReadDir, ReadLink, Exec]);
+    let path = prop::collection::vec(prop::sample::select(vec!["a", "ab", "b"]), 0..4);
+    let call = (kind, path, any::<bool>()).prop_map(|(kind, names, is_found)| PathCall {
+        kind,
+        path: format!("/{}", names.join("/")).into(),
+        is_found,
+    });
+    prop::collection::vec(call, 0..30)
+}
+
+const BLOCKS: u64 = 250;
+const VOLUME: Volume = Volume {
+    device: (8, 0),
+    start_bytes: 0,
+};
+
+fn request(start: u64, len: u64, issuer: Issuer) -> BlockRequest {
+    BlockRequest {
+        device: VOLUME.device,
+        start_bytes: start * PAGE,
+        len_bytes: len * PAGE,
+        is_write: false,
+        issuer,
+        issued_us: 0,
+        completed_us: None,
+    }
+}
+
+/// Runs of files' pages at places on the device, which may overlap: the first to come has a block.
+fn shuffled_blocks() -> impl Strategy<Value = Vec<(u32, u64, u64, u64)>> {
+    let extent = (0..FILES, 0..FILE_PAGES, 0..BLOCKS - 20, 1..20u64);
+    prop::collection::vec(extent, 0..12).prop_map(|extents| {
+        // No page of a file is in two of its extents.
+        let mut taken = BTreeSet::new();
+        let is_new = |&(file, page, _, len): &(u32, u64, u64, u64)| {
+            let pages: Vec<_> = (page..page + len).map(|page| (file, page)).collect();
+            let is_new = pages.iter().all(|page| !taken.contains(page));
+            taken.extend(is_new.then_some(pages).into_iter().flatten());
+            is_new
+        };
+        extents.into_iter().filter(is_new).collect()
+    })
+}
+
+fn block_map(extents: &[(u32, u64, u64, u64)]) -> (BlockMap, Vec<Option<Page>>) {
+    let (mut map, mut oracle) = (BlockMap::default(), vec![None; BLOCKS as usize]);
+    for name in 0..FILES {
+        let of: Vec<_> = extents.iter().filter(|e| e.0 == name).collect();
+        let fiemap = of.iter().map(|&&(_, page, block, len)| FileExtent {
+            logical_bytes: page * PAGE,
+            physical_bytes: block * PAGE,
+            len_bytes: len * PAGE,
+        });
+        let fiemap: Vec<_> = fiemap.collect();
+        map.insert_file(VOLUME, file(name), BlockKind::File, &fiemap, None);
+        for &&(_, page, block, len) in &of {
+            for at in 0..len {
+                let known: &mut Option<Page> = &mut oracle[(block + at) as usize];
+                *known = known.or(Some((name, page + at)));
+            }
+        }
+    }
+    (map, oracle)
+}
+
+/// Of `mke2fs -t ext4 -b 1024 -g 8192 -N 512 -O ^has_journal,flex_bg -G 2` on 24 MiB, as dumpe2fs 1.47 shows it.
+fn real_ext4() -> Ext4Layout {
+    let group = |block_bitmap, inode_bitmap, inode_table| Ext4Group {
+        block_bitmap,
+        inode_bitmap,
+        inode_table,
+    };
+    Ext4Layout {
+        block_bytes: 1024,
+        first_block: 1,
+        group_blocks: 8192,
+        group_inodes: 168,
+        inode_bytes: 256,
+        descriptor_blocks: 1 + 191,
+        is_sparse: true,
+        groups: vec![
+            group(194, 196, 198),
+            group(195, 197, 240),
+            group(16385, 16387, 16389),
+        ],
+    }
+}
+
+#[test]
+fn the_metadata_of_a_real_ext4_lies_where_dumpe2fs_says() {
+    use BlockKind::{BlockBitmap, GroupDescriptors, InodeBitmap, InodeTable, Superblock};
+    let volume = Volume {
+        device: (8, 0),
+        start_bytes: 1 << 20,
+    };
+    let mut map = BlockMap::default();
+    map.insert_ext4(volume, &real_ext4());
+    let kinds = |first: u64, last: u64| -> BTreeMap<Option<BlockKind>, u64> {
+        let mut kinds = BTreeMap::new();
+        let request = BlockRequest {
+            start_bytes: (1 << 20) + first * 1024,
+            len_bytes: (last + 1 - first) * 1024,
+            ..request(0, 0, Issuer::Launch)
+        };
+        for piece in map.look_up(&request) {
+            *kinds.entry(piece.content.map(|c| c.kind)).or_default() += piece.len_bytes / 1024;
+        }
+        kinds
+    };
+    for (first, last, kind) in [
+        (0, 0, None),
+        (1, 1, Some(Superblock)),
+        (2, 193, Some(GroupDescriptors)),
+        (194, 195, Some(BlockBitmap)),
+        (196, 197, Some(InodeBitmap)),
+        (198, 281, Some(InodeTable)),
+        (282, 8192, None),
+        (8193, 8193, Some(Superblock)),
+        (8194, 8385, Some(GroupDescriptors)),
+        (8386, 16384, None),
+        (16385, 16385, Some(BlockBitmap)),
+        (16386, 16386, None),
+        (16389, 16430, Some(InodeTable)),
+        (16431, 24575, None),
+    ] {
+        assert_eq!(
+            kinds(first, last),
+            BTreeMap::from([(kind, last + 1 - first)]),
+            "block {first}"
+        );
+    }
+    // Four inodes a block: the second block of group 1's table holds inodes 173 to 176.
+    let table = BlockRequest {
+        start_bytes: (1 << 20) + 241 * 1024,
+        len_bytes: 1024,
+        ..request(0, 0, Issuer::Launch)
+    };
+    let content = map.look_up(&table)[0].content.expect("known");
+    assert_eq!(content.offset_bytes / content.inode_bytes + 1, 173);
+}
+
+#[test]
+fn indirect_blocks_lie_between_the_extents_that_they_map() {
+    let extent = |page: u64, block: u64, len: u64| FileExtent {
+        logical_bytes: page * PAGE,
+        physical_bytes: block * PAGE,
+        len_bytes: len * PAGE,
+    };
+    let extents = [extent(0, 10, 12), extent(12, 23, 30), extent(42, 90, 5)];
+    let mut map = BlockMap::default();
+    map.insert_file(VOLUME, file(0), BlockKind::File, &extents, Some(PAGE));
+    let kind = |block| {
+        map.look_up(&request(block, 1, Issuer::Launch))[0]
+            .content
+            .map(|c| c.kind)
+    };
+    assert_eq!(kind(21), Some(BlockKind::File));
+    assert_eq!(kind(22), Some(BlockKind::Mapping));
+    assert_eq!(kind(23), Some(BlockKind::File));
+    assert_eq!(kind(53), None, "a gap that long is other files'");
+}
+
+/// A launch of two files and a directory on a volume with an inode table, a journal and blocks of others.
+fn traced_launch() -> (Recording, BlockMap) {
+    let mut map = BlockMap::default();
+    let one = |page: u64, block: u64, len: u64| FileExtent {
+        logical_bytes: page * PAGE,
+        physical_bytes: block * PAGE,
+        len_bytes: len * PAGE,
+    };
+    map.insert_file(VOLUME, file(0), BlockKind::File, &[one(0, 10, 40)], None);
+    map.insert_file(VOLUME, file(1), BlockKind::File, &[one(0, 60, 20)], None);
+    let rewritten = FileId {
+        mtime_ns: 1_000,
+        ..file(2)
+    };
+    map.insert_file(
+        VOLUME,
+        rewritten.clone(),
+        BlockKind::File,
+        &[one(0, 90, 10)],
+        None,
+    );
+    map.insert_file(
+        VOLUME,
+        file(3),
+        BlockKind::Directory,
+        &[one(0, 120, 1)],
+        None,
+    );
+    map.insert(VOLUME, 200 * PAGE, 10 * PAGE, BlockKind::Journal);
+    let access = |file, start, len| Access {
+        file,
+        extent: Extent::new(start, len),
+        at_us: 0,
+        is_demanded: true,
+    };
+    let mut seen = recording(
+        Source::Accesses,
+        vec![access(0, 0, 8), access(1, 0, 4), access(2, 0, 2)],
+    );
+    seen.files[2] = rewritten;
+    (seen, map)
+}
+
+#[test]
+fn block_requests_are_accounted_for_by_what_the_page_cache_saw() {
+    let (mut seen, mut map) = traced_launch();
+    let layout = Ext4Layout {
+        block_bytes: PAGE,
+        group_blocks: 32_768,
+        group_inodes: 160,
+        inode_bytes: 256,
+        groups: vec![Ext4Group {
+            block_bitmap: 300,
+            inode_bitmap: 301,
+            inode_table: 310,
+        }],
+        ..Ext4Layout::default()
+    };
+    map.insert_ext4(VOLUME, &layout);
+    map.insert_file(VOLUME, file(28), BlockKind::File, &[], None);
+    let write = BlockRequest {
+        is_write: true,
+        ..request(200, 3, Issuer::Launch)
+    };
+    seen.requests = vec![
+        // Eight accessed pages, eight read around them.
+        request(10, 16, Issuer::Launch),
+        request(120, 1, Issuer::Launch),
+        // Inodes 97 to 112 and 113 to 128 hold those of files; 129 to 160 and 1 to 16 do not.
+        request(316, 1, Issuer::Launch),
+        request(317, 1, Issuer::Launch),
+        request(318, 2, Issuer::Launch),
+        request(310, 1, Issuer::Other),
+        request(300, 1, Issuer::Launch),
+        request(240, 2, Issuer::Other),
+        write,
+    ];
+    let expected = Account {
+        accounted_bytes: (8 + 1 + 2) * PAGE,
+        read_around_bytes: 8 * PAGE,
+        remains_bytes: BTreeMap::from([
+            (None, 2 * PAGE),
+            (Some(BlockKind::BlockBitmap), PAGE),
+            (Some(BlockKind::InodeTable), 3 * PAGE),
+        ]),
+    };
+    assert_eq!(blocks::account(&seen, &map, PAGE), expected);
+}
+
+#[test]
+fn misses_are_shown_in_the_papers_classes() {
+    let (mut seen, map) = traced_launch();
+    let mut known = seen.clone();
+    known.files.truncate(1);
+    known.bound();
+    let sequence = extract(&[known]);
+    seen.requests = vec![
+        // In the sequence, or the prefetch's: no misses.
+        request(10, 8, Issuer::Launch),
+        request(60, 4, Issuer::Prefetcher),
+        // Read around by the launch: nobody waited for it.
+        request(30, 4, Issuer::Launch),
+        request(240, 1, Issuer::Other),
+        request(30, 4, Issuer::Other),
+        request(202, 1, Issuer::Launch),
+        request(90, 2, Issuer::Launch),
+        request(60, 4, Issuer::Launch),
+    ];
+    let counted = misses::from_requests(&seen, &map, &sequence, 500, PAGE);
+    let expected = Misses {
+        daemons: 2,
+        journal_or_swap: 1,
+        transient: 1,
+        others: 1,
+        sequence_requests: 1,
+    };
+    assert_eq!(counted, expected);
+    assert!((counted.ratio() - 5.0).abs() < 1e-9 && (counted.update_ratio() - 1.0).abs() < 1e-9);
+    let expected = Misses {
+        daemons: 0,
+        journal_or_swap: 0,
+        ..expected
+    };
+    assert_eq!(misses::from_accesses(&seen, &sequence, 500), expected);
+}
+
+#[test]
+fn what_two_reads_of_the_sequence_hold_together_is_not_missed() {
+    let access = |start, len, at_us| Access {
+        file: 0,
+        extent: Extent::new(start, len),
+        at_us,
+        is_demanded: true,
+    };
+    let parts = vec![access(4, 4, 1), access(0, 4, 2)];
+    let sequence = extract(&[recording(Source::Accesses, parts)]);
+    assert_eq!(sequence.reads.len(), 2);
+    let others = |len| {
+        let seen = recording(Source::Accesses, vec![access(0, len, 1)]);
+        misses::from_accesses(&seen, &sequence, 500).others
+    };
+    assert_eq!((others(8), others(9)), (0, 1));
+}
+
+#[test]
+fn whole_files_are_read_from_beginning_to_end_and_nothing_where_the_order_is_none() {
+    let access = |file, start| Access {
+        file,
+        extent: Extent::new(start, 2),
+        at_us: 0,
+        is_demanded: true,
+    };
+    let sequence = extract(&[recording(
+        Source::Accesses,
+        vec![access(2, 9), access(0, 3), access(2, 1)],
+    )]);
+    let params = LaunchParams {
+        n_rawseq: 1,
+        ..LaunchParams::default()
+    };
+    let whole = plan(
+        &sequence,
+        LaunchOrder::WholeFiles,
+        LaunchStart::Together,
+        &params,
+        LIMITS,
+    );
+    let all = |name| (0..FILE_PAGES).map(move |page| (name, page));
+    assert_eq!(read(&whole), all(2).chain(all(0)).collect::<Vec<_>>());
+    let none = plan(
+        &sequence,
+        LaunchOrder::None,
+        LaunchStart::Together,
+        &params,
+        LIMITS,
+    );
+    assert!(none.is_empty());
+}
+
+#[test]
+fn a_launch_is_over_after_t_idle_or_t_timeout() {
+    let params = LaunchParams::default();
+    assert_eq!(deadline(500_000, &params), (2_500_000, LaunchEnd::Idle));
+    assert_eq!(
+        deadline(29_000_000, &params),
+        (30_000_000, LaunchEnd::Timeout)
+    );
+}
+
+#[test]
+fn huge_and_wrong_extents_are_bounded() {
+    let huge = |file, start, len| Access {
+        file,
+        extent: Extent::new(start, len),
+        at_us: 0,
+        is_demanded: true,
+    };
+    let all = vec![
+        huge(0, 0, u64::MAX),
+        huge(9, 3, 1),
+        huge(1, u64::MAX, u64::MAX),
+        huge(1, 0, 9),
+    ];
+    let mut seen = recording(Source::Accesses, all);
+    seen.bound();
+    let pages: u64 = seen.accesses.iter().map(|a| a.extent.len).sum();
+    assert!(pages <= prepage_core::launch::recording::PAGES_MAX);
+    assert!(seen.accesses.iter().all(|a| a.file < FILES));
+    let sequence = extract(&[seen]);
+    let params = LaunchParams {
+        n_rawseq: 1,
+        budget_bytes: 10 * PAGE,
+        ..LaunchParams::default()
+    };
+    let made = plan(
+        &sequence,
+        LaunchOrder::Launch,
+        LaunchStart::Together,
+        &params,
+        LIMITS,
+    );
+    assert_eq!(made.pages(), 10);
+}
