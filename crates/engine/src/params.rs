@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThreadPolicy {
-    /// SCHED_OTHER, paced, with a short slice. A thread that holds a lock of the application's address space is not
-    /// kept off the core while it holds it.
+    /// SCHED_FIFO, paced: a thread that holds a lock of the application's address space is never kept off its core, and
+    /// the application gets the core whenever it pauses. As `other` where the kernel refuses.
+    RealTime,
+    /// SCHED_OTHER, paced, with a short slice. A preempted thread keeps its locks until the next tick.
     Other,
     /// SCHED_IDLE, as in ASAP section 5.1. With all cores busy a preempted thread keeps locks that the application
     /// then waits for.

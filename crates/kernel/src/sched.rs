@@ -61,6 +61,9 @@ pub enum Policy {
     },
     /// SCHED_IDLE: only where nothing else wants to run; holds locks while preempted.
     Idle,
+    /// SCHED_FIFO at the lowest real-time priority: no ordinary thread preempts it, so that it never waits with a lock
+    /// held. It keeps its core until it sleeps. Needs CAP_SYS_NICE.
+    RealTime,
 }
 
 /// struct sched_attr of linux/sched/types.h, SCHED_ATTR_SIZE_VER0 (3.14).
@@ -78,9 +81,14 @@ struct SchedAttributes {
 }
 
 const SCHED_OTHER: u32 = 0;
+const SCHED_FIFO: u32 = 1;
 const SCHED_IDLE: u32 = 5;
 
-/// Sets the calling thread's policy. `EPERM` for a lower nice value without CAP_SYS_NICE.
+/// The lowest real-time priority.
+const REAL_TIME_PRIORITY: u32 = 1;
+
+/// Sets the calling thread's policy. `EPERM` for a lower nice value, or for real time, without CAP_SYS_NICE (for real
+/// time also in a cgroup v1 `cpu` group without real-time runtime).
 pub fn set_current_thread_policy(policy: Policy) -> Result<()> {
     let mut attributes = SchedAttributes {
         size: size_of::<SchedAttributes>() as u32,
@@ -93,6 +101,10 @@ pub fn set_current_thread_policy(policy: Policy) -> Result<()> {
             attributes.runtime = slice_us.unwrap_or(0).saturating_mul(1000);
         }
         Policy::Idle => attributes.policy = SCHED_IDLE,
+        Policy::RealTime => {
+            attributes.policy = SCHED_FIFO;
+            attributes.priority = REAL_TIME_PRIORITY;
+        }
     }
     // SAFETY: `attributes` is a live sched_attr that states its own size; 0 is the calling thread.
     let result = unsafe {
@@ -128,6 +140,7 @@ pub fn current_thread_policy() -> Result<Policy> {
     }
     match attributes.policy {
         SCHED_IDLE => Ok(Policy::Idle),
+        SCHED_FIFO => Ok(Policy::RealTime),
         _ => Ok(Policy::Other {
             nice: attributes.nice,
             slice_us: (attributes.runtime > 0).then_some(attributes.runtime / 1000),

@@ -275,6 +275,7 @@ fn probe_slice() -> Fact {
         let nice = match sched::current_thread_policy()? {
             Policy::Other { nice, .. } => nice,
             Policy::Idle => 19,
+            Policy::RealTime => 0,
         };
         sched::set_current_thread_policy(Policy::Other {
             nice,

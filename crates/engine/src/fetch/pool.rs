@@ -169,6 +169,7 @@ fn settle(role: &Role, params: &FetchParams) {
             let policy = match params.anon_policy {
                 ThreadPolicy::Other => other,
                 ThreadPolicy::Idle => Policy::Idle,
+                ThreadPolicy::RealTime => Policy::RealTime,
             };
             (vec![*core], policy)
         }
@@ -176,6 +177,8 @@ fn settle(role: &Role, params: &FetchParams) {
         Role::File(thread) => (thread.cores.clone(), other),
     };
     let _ = sched::pin_current_thread(&cores);
-    let _ = sched::set_current_thread_policy(policy);
+    if sched::set_current_thread_policy(policy).is_err() {
+        let _ = sched::set_current_thread_policy(other);
+    }
     let _ = sched::set_timer_slack_ns(TIMER_SLACK_NS);
 }

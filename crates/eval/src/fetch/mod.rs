@@ -239,7 +239,10 @@ fn stall_table(options: &FetchOptions, support: &Support, cores: usize) -> Resul
         "prepage",
         "bursts of 16 pages",
         "nice -10",
-        "nice -10, bursts of 16 pages",
+        "real time, bursts of 16, pauses 50 us",
+        "real time, bursts of 64, pauses 100 us",
+        "one thread",
+        "one thread, real time",
         "no pauses",
         "SCHED_IDLE (paper)",
     ]
@@ -247,11 +250,17 @@ fn stall_table(options: &FetchOptions, support: &Support, cores: usize) -> Resul
     .into();
     variants[1].1.fetch.pace_pages = 16;
     variants[2].1.fetch.anon_nice = -10;
-    variants[3].1.fetch.anon_nice = -10;
-    variants[3].1.fetch.pace_pages = 16;
-    variants[4].1.fetch.pace_us = 0;
-    variants[5].1.fetch.pace_us = 0;
-    variants[5].1.fetch.anon_policy = ThreadPolicy::Idle;
+    variants[5].1.fetch.anon_threads = 1;
+    variants[6].1.fetch.anon_threads = 1;
+    for (index, burst, pause) in [(3, 16, 50), (4, 64, 100), (6, 64, 20)] {
+        let fetch = &mut variants[index].1.fetch;
+        fetch.anon_policy = ThreadPolicy::RealTime;
+        fetch.pace_pages = burst;
+        fetch.pace_us = pause;
+    }
+    variants[7].1.fetch.pace_us = 0;
+    variants[8].1.fetch.pace_us = 0;
+    variants[8].1.fetch.anon_policy = ThreadPolicy::Idle;
     for (name, params) in variants {
         let mut rig = Rig::start(&application, &params, support)?;
         rig.learn(&mut application)?;

@@ -106,6 +106,11 @@ fn policies_are_set_and_left() {
     let _machine = Machine::lock();
     // Of this thread only: the test runner gives each test its own.
     let default = sched::current_thread_policy().expect("policy");
+    sched::set_current_thread_policy(Policy::RealTime).expect("real time");
+    assert_eq!(
+        sched::current_thread_policy().expect("read it"),
+        Policy::RealTime
+    );
     sched::set_current_thread_policy(Policy::Idle).expect("idle");
     assert_eq!(
         sched::current_thread_policy().expect("policy"),
