@@ -1,4 +1,5 @@
-//! Block devices: the queue settings in sysfs of the device that holds a path, and the real cap of readahead.
+//! Block devices: the queue settings in sysfs of the device that holds a path, the real cap of readahead, and where on
+//! which disk a partition lies.
 
 use crate::error::{Error, Result};
 use crate::{cachestat, mountinfo, page, readahead, text};
@@ -91,6 +92,45 @@ impl BlockDevice {
     /// read_ahead_kb. A claim: [`probe_readahead_cap`] measures.
     pub fn readahead_cap_kib(&self) -> Result<u64> {
         Ok(self.read_ahead_kib()?.max(self.max_sectors_kib()?))
+    }
+}
+
+/// Where a block device lies on its disk: what turns the offsets of [`crate::fiemap`] into the sectors of
+/// [`crate::block_trace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Major and minor of the whole disk.
+    pub disk: (u32, u32),
+    /// Where the device begins on it, in bytes: 0 unless it is a partition.
+    pub start_bytes: u64,
+}
+
+impl Placement {
+    /// That of the block device with this number (`st_dev` or `st_rdev` of stat). A stacked device (dm, md) counts as a
+    /// disk of its own. `ENOENT` where the number is that of no block device, as on btrfs, overlay and tmpfs.
+    pub fn of_number(dev: u64) -> Result<Placement> {
+        let number = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let link = format!("/sys/dev/block/{}:{}", number.0, number.1);
+        let directory = std::fs::canonicalize(&link)
+            .map_err(|error| Error::new("readlink", link.as_str(), error))?;
+        if !directory.join("partition").exists() {
+            return Ok(Placement {
+                disk: number,
+                start_bytes: 0,
+            });
+        }
+        // Counted in units of 512 bytes, whatever the disk's sectors are.
+        let start_sectors: u64 = text::read_number(directory.join("start"))?;
+        let disk = directory.join("../dev");
+        let line = text::read_line(&disk)?;
+        let parsed = line
+            .split_once(':')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        let disk = parsed.ok_or_else(|| Error::malformed("parse", disk.to_string_lossy(), line))?;
+        Ok(Placement {
+            disk,
+            start_bytes: start_sectors * crate::block_trace::SECTOR_BYTES,
+        })
     }
 }
 

@@ -95,8 +95,6 @@ impl Filemap {
     /// Decodes a sample ([`crate::ring::TracepointSample`]); `None` for another tracepoint's or a malformed one.
     pub fn decode(&self, event_id: u32, raw: &[u8]) -> Option<FilemapEvent> {
         let layout = self.layouts.iter().find(|layout| layout.id == event_id)?;
-        // The kernel's own dev_t: 12 bits of major above 20 bits of minor, not the encoding of stat.
-        let dev = u32::try_from(layout.dev.unsigned(raw)?).ok()?;
         let first_page = layout.index.unsigned(raw)?;
         let extent = match &layout.extent {
             Some(field) => Some(field.unsigned(raw)?),
@@ -109,7 +107,7 @@ impl Filemap {
         };
         Some(FilemapEvent {
             kind: layout.kind,
-            dev: (dev >> 20, dev & 0xf_ffff),
+            dev: crate::tracefs::device(layout.dev.unsigned(raw)?)?,
             inode: layout.inode.unsigned(raw)?,
             first_page,
             page_count,

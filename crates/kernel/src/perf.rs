@@ -1,4 +1,6 @@
 //! perf_event_open(2): system-wide sampling of major faults and of tracepoints, into one ring per CPU.
+//!
+//! [`crate::task_events`] reads other records through the same rings.
 
 use crate::error::{Error, Result};
 use crate::ring::{self, FaultSample, Record, TracepointSample};
@@ -20,7 +22,7 @@ pub enum Wakeup {
 /// What a drain did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Samples given to the caller.
+    /// Samples, or records of the kind that was asked for, given to the caller.
     pub samples: u64,
     /// Samples that the kernel dropped because a ring was full. It says so ahead of the next sample of that CPU that
     /// fits: a loss at the end shows only later.
@@ -32,14 +34,16 @@ pub struct Drained {
     pub full: u64,
 }
 
-/// No record of ours is longer.
-const RECORD_BYTES_MAX: usize = 256;
+/// No sample of a fault is longer.
+const FAULT_BYTES_MAX: usize = 256;
+/// No sample of a tracepoint is longer: one field may be a path of PATH_MAX bytes.
+const TRACEPOINT_BYTES_MAX: usize = 4096 + 256;
 
-const TYPE_SOFTWARE: u32 = 1;
+pub(crate) const TYPE_SOFTWARE: u32 = 1;
 const TYPE_TRACEPOINT: u32 = 2;
 const COUNT_SW_PAGE_FAULTS_MAJ: u64 = 6;
 const SAMPLE_TID: u64 = 1 << 1;
-const SAMPLE_TIME: u64 = 1 << 2;
+pub(crate) const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ADDR: u64 = 1 << 3;
 const SAMPLE_RAW: u64 = 1 << 10;
 const FLAG_DISABLED: u64 = 1;
@@ -59,7 +63,7 @@ const DATA_OFFSET: usize = 1040;
 /// struct perf_event_attr of linux/perf_event.h up to PERF_ATTR_SIZE_VER5 (4.1), which has the clock id.
 #[repr(C)]
 #[derive(Default)]
-struct Attributes {
+pub(crate) struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
@@ -83,11 +87,22 @@ struct Attributes {
 
 impl Attributes {
     fn sampling(kind: u32, config: u64, sample_type: u64, wakeup: Wakeup) -> Attributes {
+        Attributes::recording(kind, config, sample_type, wakeup, 0)
+    }
+
+    /// As `sampling`, with further flags: the bit fields of struct perf_event_attr, counted from `disabled` as bit 0.
+    pub(crate) fn recording(
+        kind: u32,
+        config: u64,
+        sample_type: u64,
+        wakeup: Wakeup,
+        more_flags: u64,
+    ) -> Attributes {
         let (wakeup, watermark) = match wakeup {
             Wakeup::Events(events) => (events, 0),
             Wakeup::Bytes(bytes) => (bytes, FLAG_WATERMARK),
         };
-        let flags = FLAG_DISABLED | FLAG_USE_CLOCKID | watermark;
+        let flags = FLAG_DISABLED | FLAG_USE_CLOCKID | watermark | more_flags;
         Attributes {
             kind,
             size: size_of::<Attributes>() as u32,
@@ -164,12 +179,12 @@ fn control(
     }
 }
 
-fn enable<'a>(mut events: impl Iterator<Item = &'a OwnedFd>) -> Result<()> {
+pub(crate) fn enable<'a>(mut events: impl Iterator<Item = &'a OwnedFd>) -> Result<()> {
     let operation = "ioctl(PERF_EVENT_IOC_ENABLE)";
     events.try_for_each(|event| control(event.as_fd(), operation, IOC_ENABLE, 0))
 }
 
-fn disable<'a>(mut events: impl Iterator<Item = &'a OwnedFd>) -> Result<()> {
+pub(crate) fn disable<'a>(mut events: impl Iterator<Item = &'a OwnedFd>) -> Result<()> {
     let operation = "ioctl(PERF_EVENT_IOC_DISABLE)";
     events.try_for_each(|event| control(event.as_fd(), operation, IOC_DISABLE, 0))
 }
@@ -269,18 +284,37 @@ impl Drop for Ring {
     }
 }
 
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visited {
+    /// Given to the caller.
+    Taken,
+    /// Nothing that the caller asked for.
+    Skipped,
+    /// It could not be decoded.
+    Malformed,
+}
+
 /// The rings of all CPUs, and one buffer into which each is emptied in turn.
 #[derive(Debug)]
-struct Rings {
+pub(crate) struct Rings {
     rings: Vec<Ring>,
     /// Events that write into another's ring.
     attached: Vec<OwnedFd>,
     scratch: Vec<u8>,
+    /// The longest record that these events write.
+    record_bytes_max: usize,
 }
 
 impl Rings {
-    fn open(events: &[Attributes], cpus: &[usize], ring_pages: usize) -> Result<Rings> {
+    pub(crate) fn open(
+        events: &[Attributes],
+        cpus: &[usize],
+        ring_pages: usize,
+        record_bytes_max: usize,
+    ) -> Result<Rings> {
         let mut all = Rings {
+            record_bytes_max,
             rings: Vec::with_capacity(cpus.len()),
             attached: Vec::new(),
             scratch: Vec::with_capacity(
@@ -308,33 +342,44 @@ impl Rings {
         Ok(all)
     }
 
-    fn events(&self) -> impl Iterator<Item = &OwnedFd> {
+    pub(crate) fn events(&self) -> impl Iterator<Item = &OwnedFd> {
         let owners = self.rings.iter().map(|ring| &ring.event);
         owners.chain(&self.attached)
     }
 
-    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.iter().map(|ring| ring.event.as_fd())
     }
 
-    /// `sample` says whether it could decode the body.
-    fn drain(&mut self, mut sample: impl FnMut(&[u8]) -> bool) -> Drained {
+    /// Calls `visit` for every record that is not about losses.
+    pub(crate) fn drain(&mut self, mut visit: impl FnMut(Record<'_>) -> Visited) -> Drained {
         let mut drained = Drained::default();
         for ring in &mut self.rings {
             if !ring.take(&mut self.scratch) {
                 drained.malformed += 1;
             }
-            drained.full += u64::from(self.scratch.len() + RECORD_BYTES_MAX > ring.data_size);
+            drained.full += u64::from(self.scratch.len() + self.record_bytes_max > ring.data_size);
             let whole = ring::parse(&self.scratch, |record| match record {
-                Record::Sample(body) if sample(body) => drained.samples += 1,
-                Record::Sample(_) => drained.malformed += 1,
                 Record::Lost(lost) => drained.lost += lost,
-                // Throttling and the like: nothing that we ask for.
-                Record::Other(_) => {}
+                record => match visit(record) {
+                    Visited::Taken => drained.samples += 1,
+                    Visited::Malformed => drained.malformed += 1,
+                    Visited::Skipped => {}
+                },
             });
             drained.malformed += u64::from(!whole);
         }
         drained
+    }
+
+    /// Calls `visit` with the body of every sample; it says whether it could decode it.
+    fn drain_samples(&mut self, mut visit: impl FnMut(&[u8]) -> bool) -> Drained {
+        self.drain(|record| match record {
+            Record::Sample(body) if visit(body) => Visited::Taken,
+            Record::Sample(_) => Visited::Malformed,
+            // Throttling and the like: nothing that we ask for.
+            _ => Visited::Skipped,
+        })
     }
 }
 
@@ -358,7 +403,7 @@ impl FaultRings {
             sample_period: period.get(),
             ..Attributes::sampling(TYPE_SOFTWARE, COUNT_SW_PAGE_FAULTS_MAJ, sample_type, wakeup)
         };
-        Rings::open(&[event], cpus, ring_pages).map(FaultRings)
+        Rings::open(&[event], cpus, ring_pages, FAULT_BYTES_MAX).map(FaultRings)
     }
 
     /// Starts sampling.
@@ -380,7 +425,7 @@ impl FaultRings {
     /// Empties the rings, CPU by CPU (so not in the order of time). Bounded by the size of the rings.
     pub fn drain(&mut self, mut visit: impl FnMut(FaultSample)) -> Drained {
         self.0
-            .drain(|body| ring::fault_sample(body).map(&mut visit).is_some())
+            .drain_samples(|body| ring::fault_sample(body).map(&mut visit).is_some())
     }
 }
 
@@ -420,7 +465,7 @@ impl TracepointRings {
             .iter()
             .map(|&id| Attributes::sampling(TYPE_TRACEPOINT, u64::from(id), sample_type, wakeup))
             .collect();
-        Rings::open(&events, cpus, ring_pages).map(TracepointRings)
+        Rings::open(&events, cpus, ring_pages, TRACEPOINT_BYTES_MAX).map(TracepointRings)
     }
 
     /// Starts sampling.
@@ -450,12 +495,13 @@ impl TracepointRings {
 
     /// Empties the rings, CPU by CPU (so not in the order of time). Bounded by the size of the rings.
     pub fn drain(&mut self, mut visit: impl FnMut(TracepointSample<'_>)) -> Drained {
-        self.0.drain(|body| match ring::tracepoint_sample(body) {
-            Some(sample) => {
-                visit(sample);
-                true
-            }
-            None => false,
-        })
+        self.0
+            .drain_samples(|body| match ring::tracepoint_sample(body) {
+                Some(sample) => {
+                    visit(sample);
+                    true
+                }
+                None => false,
+            })
     }
 }

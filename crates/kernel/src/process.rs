@@ -110,6 +110,16 @@ fn numbers_in(directory: String) -> Result<Vec<i32>> {
     Ok(numbers)
 }
 
+/// The process (thread group) that a thread is of.
+pub fn process_of_thread(tid: i32) -> Result<i32> {
+    let path = format!("/proc/{tid}/status");
+    let status = text::read_text(&path)?;
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    group
+        .and_then(|group| group.trim().parse().ok())
+        .ok_or_else(|| Error::malformed("parse", path, "no Tgid"))
+}
+
 /// The children of a process, of all its threads (/proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN).
 /// The kernel promises completeness only for processes that stand still.
 pub fn children(pid: i32) -> Result<Vec<i32>> {

@@ -1,4 +1,4 @@
-//! process_vm_readv(2): faulting pages of another process in, and mapping them there.
+//! process_vm_readv(2): faulting pages of another process in, and mapping them there; reading its memory.
 
 use crate::error::{Error, Result};
 use crate::page::{address_of, page_size};
@@ -61,6 +61,57 @@ fn touch_batch(pid: i32, pages: &[u64]) -> Result<usize> {
     let read = unsafe {
         libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), vectors as libc::c_ulong, 0)
     };
+    counted(pid, read)
+}
+
+/// Reads the text of process (or thread) `pid` from `address` to its first NUL, without it, into `text`, which is
+/// emptied first. False where it is not readable, or has `text_bytes_max` bytes or more.
+/// [`Error::is_gone`] when the process has exited. Needs the right to ptrace-attach (3.2+).
+pub fn read_text(
+    pid: i32,
+    address: u64,
+    text_bytes_max: usize,
+    text: &mut Vec<u8>,
+) -> Result<bool> {
+    text.clear();
+    while text.len() < text_bytes_max {
+        let Some(from) = address.checked_add(text.len() as u64) else {
+            return Ok(false);
+        };
+        // Up to the page's end at most: the next one may not be there.
+        let in_page = page_size() - from % page_size();
+        let len = (text_bytes_max - text.len()).min(in_page as usize);
+        let end = text.len();
+        text.resize(end + len, 0);
+        let read = read(pid, from, &mut text[end..])?;
+        text.truncate(end + read);
+        if let Some(len) = text.iter().position(|&byte| byte == 0) {
+            text.truncate(len);
+            return Ok(true);
+        }
+        if read < len {
+            return Ok(false);
+        }
+    }
+    Ok(false)
+}
+
+/// How many bytes could be read: fewer than asked for where a page could not.
+fn read(pid: i32, address: u64, bytes: &mut [u8]) -> Result<usize> {
+    let local = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as usize as *mut _,
+        iov_len: bytes.len(),
+    };
+    // SAFETY: `local` describes `bytes`, exclusively borrowed; `remote` is of another process, and checked there.
+    let read = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+    counted(pid, read)
+}
+
+fn counted(pid: i32, read: isize) -> Result<usize> {
     if let Ok(read) = usize::try_from(read) {
         return Ok(read);
     }

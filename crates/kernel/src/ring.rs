@@ -14,8 +14,15 @@ pub enum Record<'a> {
     Sample(&'a [u8]),
     /// So many records did not fit into the ring.
     Lost(u64),
-    /// Any other type.
-    Other(u32),
+    /// Any other type, such as what [`crate::task_events`] decodes.
+    Other {
+        /// PERF_RECORD_*.
+        kind: u32,
+        /// PERF_RECORD_MISC_*: what the bits mean depends on the type.
+        misc: u16,
+        /// What follows the header.
+        body: &'a [u8],
+    },
 }
 
 /// Where the unread bytes of a ring lie: two ranges of offsets, the second empty unless they wrap around. `None` where
@@ -36,7 +43,9 @@ pub fn parse(bytes: &[u8], mut visit: impl FnMut(Record<'_>)) -> bool {
     let mut rest = bytes;
     while !rest.is_empty() {
         // struct perf_event_header: u32 type, u16 misc, u16 size (of header and body).
-        let (Some(kind), Some(size)) = (u32_at(rest, 0), u16_at(rest, 6)) else {
+        let (Some(kind), Some(misc), Some(size)) =
+            (u32_at(rest, 0), u16_at(rest, 4), u16_at(rest, 6))
+        else {
             return false;
         };
         let size = usize::from(size);
@@ -51,7 +60,7 @@ pub fn parse(bytes: &[u8], mut visit: impl FnMut(Record<'_>)) -> bool {
                 Some(lost) => visit(Record::Lost(lost)),
                 None => return false,
             },
-            other => visit(Record::Other(other)),
+            kind => visit(Record::Other { kind, misc, body }),
         }
         rest = &rest[size..];
     }
@@ -150,7 +159,7 @@ mod tests {
         assert!(parse(&bytes, |record| seen.push(match record {
             Record::Sample(body) => fault_sample(body).expect("complete").address,
             Record::Lost(lost) => lost,
-            Record::Other(kind) => u64::from(kind),
+            Record::Other { kind, .. } => u64::from(kind),
         })));
         assert_eq!(seen, [0xabc, 5, 1]);
         assert_eq!(

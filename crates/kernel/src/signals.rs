@@ -1,4 +1,4 @@
-//! signalfd(2): signals as something to poll for, instead of handlers that interrupt.
+//! signalfd(2): signals as something to poll for, instead of handlers that interrupt; and the one that interrupts.
 
 use crate::error::{Error, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,25 +13,10 @@ impl SignalFd {
     /// Blocks these signals (numbers as in signal(7)) and opens a descriptor that is readable when one has arrived. To
     /// be called before any other thread is created, since a thread that does not block them would take them.
     pub fn block_and_open(signals: &[i32]) -> Result<SignalFd> {
-        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set that the pointer is to.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        for &signal in signals {
-            // SAFETY: the set was initialised above; a number that is no signal is refused with EINVAL.
-            if unsafe { libc::sigaddset(set.as_mut_ptr(), signal) } != 0 {
-                return Err(Error::last("sigaddset", format!("signal {signal}")));
-            }
-        }
-        // SAFETY: the set is initialised; a null pointer says that the old mask is not asked for.
-        let error =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
-        if error != 0 {
-            let error = std::io::Error::from_raw_os_error(error);
-            return Err(Error::new("pthread_sigmask", "own thread", error));
-        }
+        let set = set_of(signals)?;
+        change_mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: -1 asks for a new descriptor; the set is initialised.
-        let fd =
-            unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(Error::last("signalfd", "own thread"));
         }
@@ -63,4 +48,57 @@ impl AsFd for SignalFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+fn set_of(signals: &[i32]) -> Result<libc::sigset_t> {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set that the pointer is to.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for &signal in signals {
+        // SAFETY: the set was initialised above; a number that is no signal is refused with EINVAL.
+        if unsafe { libc::sigaddset(set.as_mut_ptr(), signal) } != 0 {
+            return Err(Error::last("sigaddset", format!("signal {signal}")));
+        }
+    }
+    // SAFETY: initialised above.
+    Ok(unsafe { set.assume_init() })
+}
+
+/// Of the calling thread.
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> Result<()> {
+    // SAFETY: the set is initialised; a null pointer says that the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => {
+            let error = std::io::Error::from_raw_os_error(error);
+            Err(Error::new("pthread_sigmask", "own thread", error))
+        }
+    }
+}
+
+/// Lets the calling thread get this signal.
+pub fn unblock(signal: i32) -> Result<()> {
+    change_mask(libc::SIG_UNBLOCK, &set_of(&[signal])?)
+}
+
+/// Has this signal do nothing but interrupt: a system call that the thread which gets it waits in fails with `EINTR`.
+/// For the whole process; to be used for a signal that nobody else uses.
+pub fn interrupts(signal: i32) -> Result<()> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: plain numbers and an empty set, for which zeros are valid. Without SA_RESTART, calls are not resumed.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: `action` is initialised and its handler does nothing, which any thread may do at any time; a null pointer
+    // says that the old one is not asked for.
+    match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(Error::last("sigaction", format!("signal {signal}"))),
+    }
+}
+
+/// Sends a signal to a thread of ours that was not joined yet. One that has ended gets none.
+pub fn send_to_thread<T>(thread: &std::thread::JoinHandle<T>, signal: i32) {
+    use std::os::unix::thread::JoinHandleExt;
+    // SAFETY: the handle was not joined, so that its pthread_t is valid, even if the thread has ended.
+    unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
 }

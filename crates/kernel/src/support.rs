@@ -1,17 +1,20 @@
 //! What this kernel and our rights offer: probed facts. No version is compared and no rule is made here.
 
+use crate::block_trace::{BlockKind, BlockTrace};
 use crate::cgroup::{self, Hierarchy, Version};
+use crate::exec_trace::ExecTrace;
 use crate::filemap::{Filemap, FilemapKind};
 use crate::pagemap::{PageEntry, Pagemap, ScanSupport, scan_support};
 use crate::perf::{FaultRings, Wakeup};
 use crate::process_madvise::{self, Advice};
 use crate::sched::{self, Policy};
 use crate::swaps::SwapArea;
+use crate::task_events::TaskRings;
 use crate::tracefs::Tracefs;
 use crate::zram::Zram;
 use crate::{
-    Process, block, cachestat, credentials, error::Result, fanotify, page, process_vm, psi, swaps,
-    text, zram,
+    Process, block, cachestat, credentials, error::Result, fanotify, fiemap, page, process_vm, psi,
+    ptrace, swaps, text, zram,
 };
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
@@ -81,6 +84,16 @@ pub struct Support {
     pub tracefs: Fact,
     /// The filemap tracepoints that there are.
     pub filemap_tracepoints: Vec<FilemapKind>,
+    /// The block tracepoints that there are.
+    pub block_tracepoints: Vec<BlockKind>,
+    /// The exec tracepoint.
+    pub exec_tracepoint: Fact,
+    /// System-wide records of processes and what they map.
+    pub task_records: Fact,
+    /// Tracing system calls by ptrace.
+    pub ptrace: Fact,
+    /// FS_IOC_FIEMAP, tried on our own executable.
+    pub fiemap: Fact,
     /// fanotify groups with marks on file systems (tried on /proc's parent file system `/`).
     pub fanotify: Fact,
     /// /proc/pressure/memory.
@@ -122,10 +135,7 @@ impl Support {
         let v1 = |name: &str| mounted(&hierarchies, Version::V1, Some(name));
         let v2 = |name: Option<&str>| mounted(&hierarchies, Version::V2, name);
         let tracefs = Tracefs::open();
-        let filemap = tracefs
-            .as_ref()
-            .ok()
-            .and_then(|tracefs| Filemap::find(tracefs, &FilemapKind::ALL).ok());
+        let found = Tracepoints::find(tracefs.as_ref().ok());
         let memory = v1("memory").map(|_| Version::V1);
         Support {
             kernel_release: rustix::system::uname()
@@ -145,9 +155,12 @@ impl Support {
             perf_major_faults: probe_perf(),
             perf_event_paranoid: crate::perf::paranoid().ok(),
             tracefs: Fact::of(tracefs.map(|_| "opened")),
-            filemap_tracepoints: filemap
-                .map(|filemap| filemap.kinds().collect())
-                .unwrap_or_default(),
+            filemap_tracepoints: found.filemap,
+            block_tracepoints: found.block,
+            exec_tracepoint: found.exec,
+            task_records: probe_task_records(),
+            ptrace: probe_ptrace(),
+            fiemap: probe_fiemap(),
             fanotify: probe_fanotify(),
             psi: Fact::of(
                 psi::MemoryPressure::read()
@@ -174,6 +187,27 @@ impl Support {
                 .and_then(|device| device.readahead_cap_kib())
                 .ok(),
             root_device_readable: probe_root_device(),
+        }
+    }
+}
+
+struct Tracepoints {
+    filemap: Vec<FilemapKind>,
+    block: Vec<BlockKind>,
+    exec: Fact,
+}
+
+impl Tracepoints {
+    fn find(tracefs: Option<&Tracefs>) -> Tracepoints {
+        let filemap = tracefs.and_then(|fs| Filemap::find(fs, &FilemapKind::ALL).ok());
+        let block = tracefs.and_then(|fs| BlockTrace::find(fs, &BlockKind::ALL).ok());
+        Tracepoints {
+            filemap: filemap.map_or(Vec::new(), |filemap| filemap.kinds().collect()),
+            block: block.map_or(Vec::new(), |block| block.kinds().collect()),
+            exec: match tracefs {
+                Some(fs) => Fact::of(ExecTrace::find(fs).map(|_| "sched_process_exec")),
+                None => Fact::when(false, "no tracefs"),
+            },
         }
     }
 }
@@ -261,6 +295,38 @@ fn probe_perf() -> Fact {
         Ok(format!("on {} CPUs", cpus.len()))
     });
     Fact::of(rings)
+}
+
+fn probe_task_records() -> Fact {
+    let rings = sched::online_cpus().and_then(|cpus| {
+        let rings = TaskRings::open(&cpus, 1, 1)?;
+        rings.enable()?;
+        rings.disable()?;
+        Ok(format!("on {} CPUs", cpus.len()))
+    });
+    Fact::of(rings)
+}
+
+/// Nothing is traced for it: a process that cannot exist is told apart from a request that is refused.
+fn probe_ptrace() -> Fact {
+    let yama = text::read_line("/proc/sys/kernel/yama/ptrace_scope");
+    let detail = match &yama {
+        Ok(scope) => format!("Yama's ptrace_scope is {scope}"),
+        Err(_) => "without Yama".to_owned(),
+    };
+    match ptrace::seize(i32::MAX) {
+        Err(error) if error.is_gone() => Fact::when(yama.as_deref().ok() != Some("3"), detail),
+        Err(error) => Fact::when(false, error.to_string()),
+        Ok(()) => Fact::when(false, "it claims to trace a process that does not exist"),
+    }
+}
+
+fn probe_fiemap() -> Fact {
+    const EXTENTS_MAX: usize = 1024;
+    let opened = std::fs::File::open("/proc/self/exe")
+        .map_err(|error| crate::Error::new("open", "/proc/self/exe", error));
+    let found = opened.and_then(|file| fiemap::extents(file.as_fd(), EXTENTS_MAX));
+    Fact::of(found.map(|found| format!("{} extents of our executable", found.list.len())))
 }
 
 fn probe_fanotify() -> Fact {

@@ -42,9 +42,22 @@ impl EventFormat {
 }
 
 impl Field {
+    /// The field's bytes; `None` where the record is too short.
+    pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
+        record.get(self.offset..)?.get(..self.size)
+    }
+
+    /// The bytes of a `__data_loc` field, which holds where in the record they are; `None` where it is too short.
+    pub fn dynamic<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
+        // The length above 16 bits of offset from the start of the record.
+        let location = u32::from_ne_bytes(self.bytes(record)?.try_into().ok()?);
+        let (offset, len) = (location & 0xffff, location >> 16);
+        record.get(offset as usize..)?.get(..len as usize)
+    }
+
     /// The value of an integer field of 1, 2, 4 or 8 bytes, zero-extended; `None` where the record is too short.
     pub fn unsigned(&self, record: &[u8]) -> Option<u64> {
-        let bytes = record.get(self.offset..)?.get(..self.size)?;
+        let bytes = self.bytes(record)?;
         match *bytes {
             [byte] => Some(u64::from(byte)),
             [a, b] => Some(u64::from(u16::from_ne_bytes([a, b]))),
@@ -140,6 +153,12 @@ fn parse_field(text: &str) -> Option<Field> {
     })
 }
 
+/// Major and minor of a `dev_t` field: the kernel's own, 12 bits of major above 20 of minor, not the encoding of stat.
+pub fn device(dev: u64) -> Option<(u32, u32)> {
+    let dev = u32::try_from(dev).ok()?;
+    Some((dev >> 20, dev & 0xf_ffff))
+}
+
 /// The tracepoints below `events/` that a caller needs, each as present or absent (facts, not errors).
 pub fn events(tracefs: &Tracefs, system: &str, names: &[&str]) -> Result<Vec<Option<EventFormat>>> {
     names
@@ -188,6 +207,25 @@ mod tests {
                 .and_then(|field| field.unsigned(&record)),
             None
         );
+    }
+
+    #[test]
+    fn dynamic_fields_are_bounded_by_the_record() {
+        let field = Field {
+            name: "filename".to_owned(),
+            offset: 0,
+            size: 4,
+            signed: false,
+        };
+        let record = |offset: u32, len: u32| {
+            let mut record = (offset | len << 16).to_ne_bytes().to_vec();
+            record.extend(b"/sh\0");
+            record
+        };
+        assert_eq!(field.dynamic(&record(4, 4)), Some(&b"/sh\0"[..]));
+        assert_eq!(field.dynamic(&record(4, 5)), None);
+        assert_eq!(field.dynamic(&record(9, 0)), None);
+        assert_eq!(field.dynamic(&record(4, 4)[..3]), None);
     }
 
     #[test]

@@ -3,4 +3,5 @@
 #![allow(missing_docs, reason = "read by test authors, next to the tests")]
 
 pub mod child;
+pub mod held;
 pub mod machine;

@@ -1,5 +1,6 @@
 //! Facts about the whole system, and the calling thread.
 
+use prepage_kernel::block_trace::BlockKind;
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::psi::{self, MemoryPressure};
 use prepage_kernel::sched::{self, Policy};
@@ -31,6 +32,10 @@ fn support_is_probed_and_leaves_nothing_behind() {
         ("perf", &support.perf_major_faults),
         ("tracefs", &support.tracefs),
         ("fanotify", &support.fanotify),
+        ("exec tracepoint", &support.exec_tracepoint),
+        ("task records", &support.task_records),
+        ("ptrace", &support.ptrace),
+        ("fiemap", &support.fiemap),
     ];
     for (name, fact) in facts {
         assert!(fact.available, "{name}: {}", fact.detail);
@@ -40,6 +45,7 @@ fn support_is_probed_and_leaves_nothing_behind() {
         FilemapKind::ALL,
         "on the kernel that these tests are for"
     );
+    assert_eq!(support.block_tracepoints, BlockKind::ALL);
     assert!(!support.swap_areas.is_empty());
     assert_eq!(support.effective_uid, 0);
     assert_eq!(

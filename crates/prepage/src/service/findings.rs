@@ -1,5 +1,6 @@
 //! What this kernel and this machine offer, what is missing, and what that costs: facts in, sentences out.
 
+use prepage_kernel::block_trace::BlockKind;
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::pagemap::ScanSupport;
 use prepage_kernel::support::{Fact, Support};
@@ -44,6 +45,7 @@ pub fn findings(support: &Support) -> Vec<Finding> {
     list.extend([
         pagemap_scan(support),
         file_accesses(support),
+        block_requests(support),
         memory_controller(support),
         thaw(support),
     ]);
@@ -51,7 +53,7 @@ pub fn findings(support: &Support) -> Vec<Finding> {
     list
 }
 
-fn rules(support: &Support) -> [Rule<'_>; 10] {
+fn rules(support: &Support) -> [Rule<'_>; 14] {
     [
         (
             "demand faults (perf)",
@@ -93,6 +95,26 @@ fn rules(support: &Support) -> [Rule<'_>; 10] {
             "paths of files (fanotify)",
             &support.fanotify,
             "paths come from /proc only: files that are read and closed at once stay unresolved",
+        ),
+        (
+            "launches (exec tracepoint)",
+            &support.exec_tracepoint,
+            "a launch is seen only where somebody announces it",
+        ),
+        (
+            "processes and mapped files of a launch (perf task records)",
+            &support.task_records,
+            "the processes and mapped files of a launch come from /proc, which misses what is short-lived",
+        ),
+        (
+            "paths of a launch (ptrace)",
+            &support.ptrace,
+            "the paths that a launch looks up, missing ones too, are not learned: only pages of files are fetched",
+        ),
+        (
+            "places of files on disk (FIEMAP)",
+            &support.fiemap,
+            "block requests of a launch cannot be traced back to files; file accesses still are",
         ),
         (
             "memory pressure (PSI trigger)",
@@ -204,6 +226,18 @@ fn file_accesses(support: &Support) -> Finding {
             what,
             "none",
             "file pages are not learned; anonymous pages work",
+        ),
+    }
+}
+
+fn block_requests(support: &Support) -> Finding {
+    let what = "block requests (block tracepoints)";
+    match support.block_tracepoints.contains(&BlockKind::Issue) {
+        true => works(what, "issue and completion"),
+        false => missing(
+            what,
+            "none",
+            "the requests of a launch are not recorded; file accesses still are",
         ),
     }
 }

@@ -1,0 +1,185 @@
+//! The paths that a traced tree of processes asks for. What needs processes of our own making is in tests/launch.rs.
+
+use prepage_kernel::path_calls::{PathCallKind, PathTracer, TraceEnd, Traced};
+use prepage_kernel::testing::held::HeldCommand;
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::{clock, process, sched};
+use std::os::unix::fs::symlink;
+use std::sync::{Arc, Mutex};
+
+type Call = (PathCallKind, String, bool);
+type Calls = Arc<Mutex<Vec<Call>>>;
+
+fn trace(pid: i32) -> (PathTracer, Calls) {
+    let calls = Calls::default();
+    let start_ns = clock::monotonic_ns();
+    let tracer = PathTracer::start(pid, {
+        let calls = Arc::clone(&calls);
+        move |call| {
+            assert!((start_ns..clock::monotonic_ns()).contains(&call.time_ns));
+            let path = String::from_utf8_lossy(call.path).into_owned();
+            let mut calls = calls.lock().expect("not poisoned");
+            calls.push((call.kind, path, call.found));
+        }
+    });
+    (tracer.expect("trace"), calls)
+}
+
+/// Runs a script of the shell, traced; its output, exit status and calls.
+fn run(script: &str) -> (String, i32, Traced, Vec<Call>) {
+    let held = HeldCommand::new(&["sh", "-c", script]);
+    let (tracer, calls) = trace(held.pid());
+    let (output, status) = held.run();
+    let traced = tracer.wait().expect("trace");
+    let calls = calls.lock().expect("not poisoned").clone();
+    assert_eq!(traced.calls, calls.len() as u64);
+    (output, status, traced, calls)
+}
+
+fn tracer_of(pid: i32) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("TracerPid:"));
+    line.map(|line| line["TracerPid:".len()..].trim().to_owned())
+}
+
+#[test]
+fn all_paths_of_all_processes_are_seen_missing_ones_too() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    directory.file("present", 1);
+    std::fs::create_dir(directory.path("sub")).expect("mkdir");
+    directory.file("sub/inner", 1);
+    symlink("present", directory.path("link")).expect("symlink");
+    let root = directory.0.display();
+    let script = format!(
+        "cd {root}; cat present >/dev/null; cat missing; (cd sub; cat ../present/x); \
+         readlink link; ls sub; du -a sub >/dev/null; no-such-program-here; exit 3"
+    );
+    let (output, status, traced, calls) = run(&script);
+    assert_eq!((output.as_str(), status), ("present\ninner\n", 3));
+    assert_eq!((traced.end, traced.unresolved), (TraceEnd::NobodyLeft, 0));
+    let has = |kind, path: &str, found| {
+        let call = (kind, path.to_owned(), found);
+        assert!(calls.contains(&call), "{call:?} of {calls:#?}");
+    };
+    let inside = |name: &str| format!("{root}/{name}");
+    has(PathCallKind::Stat, &root.to_string(), true);
+    has(PathCallKind::Open, &inside("present"), true);
+    has(PathCallKind::Open, &inside("missing"), false);
+    // Not a directory: that does not exist either.
+    has(PathCallKind::Open, &inside("sub/../present/x"), false);
+    has(PathCallKind::ReadLink, &inside("link"), true);
+    has(PathCallKind::ReadDir, &inside("sub"), true);
+    // Relative to a descriptor of the directory.
+    has(PathCallKind::Stat, &inside("sub/inner"), true);
+    let missing = |(_, path, found): &Call| path.ends_with("/no-such-program-here") && !found;
+    assert!(calls.iter().any(missing), "{calls:#?}");
+    let executed = |name: &str| {
+        let exec = |(kind, path, found): &Call| {
+            *kind == PathCallKind::Exec && path.ends_with(name) && *found
+        };
+        assert!(calls.iter().any(exec), "{name} of {calls:#?}");
+    };
+    ["/sh", "/cat", "/readlink", "/ls", "/du"]
+        .iter()
+        .for_each(|name| executed(name));
+}
+
+#[test]
+fn signals_pass_through() {
+    let _machine = Machine::lock();
+    let (output, status, ..) = run(
+        "n=0; trap 'n=$((n+1))' USR1; for i in 1 2 3 4 5 6 7 8 9; do kill -USR1 $$; done; \
+         sh -c 'kill -KILL $$'; echo $n $?; kill -TERM $$; echo not reached",
+    );
+    assert_eq!((output.as_str(), status), ("9 137\n", 128 + libc::SIGTERM));
+}
+
+#[test]
+fn a_stopped_process_stays_so_until_it_is_continued() {
+    let _machine = Machine::lock();
+    let held = HeldCommand::new(&["sh", "-c", "kill -STOP $$; echo continued"]);
+    let pid = held.pid();
+    let (tracer, _) = trace(pid);
+    let running = held.release();
+    // In group-stop a tracee sleeps in the same state as at any other stop: only time tells.
+    sched::sleep_us(100_000);
+    assert!("Tt".contains(process::stat(pid).expect("it is there").state));
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("kill");
+    assert_eq!(running.finish(), ("continued\n".to_owned(), 0));
+    assert_eq!(tracer.wait().expect("trace").end, TraceEnd::NobodyLeft);
+}
+
+#[test]
+fn who_is_let_go_runs_on_untraced() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let stop = directory.path("stop");
+    let script = format!(
+        "while [ ! -e {} ]; do sleep 0.01; done; echo over",
+        stop.display()
+    );
+    let held = HeldCommand::new(&["sh", "-c", &script]);
+    let pid = held.pid();
+    let (tracer, calls) = trace(pid);
+    let count = || calls.lock().expect("not poisoned").len();
+    let running = held.release();
+    eventually("it asks for the file", || count() > 100);
+    let traced = tracer.detach().expect("detach");
+    assert_eq!(traced.end, TraceEnd::Told);
+    eventually("it has no tracer", || {
+        tracer_of(pid).as_deref() == Some("0")
+    });
+    assert_eq!(traced.calls, count() as u64, "none after the end");
+    std::fs::write(&stop, "").expect("write");
+    assert_eq!(running.finish(), ("over\n".to_owned(), 0));
+}
+
+#[test]
+fn a_tree_that_does_nothing_is_let_go_at_once() {
+    let _machine = Machine::lock();
+    let held = HeldCommand::new(&["sleep", "1"]);
+    let pid = held.pid();
+    let (tracer, calls) = trace(pid);
+    let running = held.release();
+    let sleeps = || process::stat(pid).is_ok_and(|stat| stat.comm == "sleep");
+    eventually("it executes", sleeps);
+    sched::sleep_us(20_000);
+    // Dropping it is as good as detaching.
+    drop(tracer);
+    assert!(sleeps(), "it did not have to end first");
+    eventually("it has no tracer", || {
+        tracer_of(pid).as_deref() == Some("0")
+    });
+    assert!(!calls.lock().expect("not poisoned").is_empty());
+    assert_eq!(running.finish(), (String::new(), 0));
+}
+
+#[test]
+fn what_cannot_be_traced_is_refused_in_words() {
+    let _machine = Machine::lock();
+    let refusal = |pid| {
+        let error = PathTracer::start(pid, |_| {}).expect_err("refused");
+        error.to_string()
+    };
+    let mut child = std::process::Command::new("sleep")
+        .arg("9")
+        .spawn()
+        .expect("spawn");
+    let said = refusal(child.id() as i32);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert!(said.contains("our child"), "{said}");
+    let said = refusal(std::process::id() as i32);
+    assert!(said.contains("several threads"), "{said}");
+    let gone = PathTracer::start(child.id() as i32, |_| {}).expect_err("gone");
+    assert!(gone.is_gone(), "{gone}");
+
+    let held = HeldCommand::new(&["true"]);
+    let (first, _) = trace(held.pid());
+    let error = PathTracer::start(held.pid(), |_| {}).expect_err("it has a tracer");
+    assert!(error.is_denied(), "{error}");
+    assert_eq!(held.run(), (String::new(), 0));
+    first.wait().expect("trace");
+}
