@@ -171,6 +171,22 @@ impl AnonTable {
         self.map.update(&evicted.collect(), |_, _| None);
     }
 
+    /// Adapts what was learned under other parameters: no counter stays above what `params` allows.
+    pub fn adapt(&mut self, params: &AnonParams) {
+        let timeout = params.timeout_switches;
+        let longest = params.observe_interval_max.ilog2() as u8;
+        let above = self
+            .map
+            .pages_where(|state| state.timeout > timeout || state.observe_log2 > longest);
+        self.map.update(&above, |state, _| {
+            state.map(|state| AnonState {
+                timeout: state.timeout.min(timeout),
+                observe_log2: state.observe_log2.min(longest),
+                ..state
+            })
+        });
+    }
+
     /// Number of these pages, each counted as often as its observation interval is long: for how many it stands
     /// where it was watched by turns.
     pub fn weighted_pages(&self, pages: &ExtentSet) -> u64 {

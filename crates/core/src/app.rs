@@ -5,7 +5,7 @@ use crate::extent::ExtentSet;
 use crate::file::{FileObservation, FileTables};
 use crate::history::Calibration;
 use crate::identity::{FileId, Instance};
-use crate::outcome::{Outcome, Share, Timing, Void};
+use crate::outcome::{Late, Outcome, Share, Timing, Void};
 use crate::params::Params;
 use crate::plan::{Knowledge, Plan};
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,8 @@ pub struct Observation {
     pub events_lost: u64,
     /// Demand accesses to files whose path could not be found, in pages.
     pub unresolved: u64,
+    /// Waits for file pages that were being fetched; `None` where nothing tells them from others.
+    pub late: Option<Late>,
     /// Measured times.
     pub timing: Timing,
 }
@@ -83,10 +85,18 @@ impl AppModel {
             profile,
             ..Self::default()
         };
-        // What is imported, or was learned under other parameters, may be larger.
-        app.profile.files.bound(&params.file);
-        app.make_plan(params);
+        app.set_params(params);
         app
+    }
+
+    /// Takes up other parameters: tables and plan are adapted at once.
+    pub fn set_params(&mut self, params: &Params) {
+        self.profile.files.adapt(&params.file);
+        for table in self.anon.values_mut() {
+            table.adapt(&params.anon);
+        }
+        self.bound_anon(params.anon.runs_max);
+        self.make_plan(params);
     }
 
     /// What is kept across restarts.
@@ -210,11 +220,15 @@ impl AppModel {
                 table.learn(seen, &params.anon, calibration);
             }
         }
-        // Over all processes: each keeps its share of the bound.
+        self.bound_anon(params.anon.runs_max);
+    }
+
+    /// Over all processes: each keeps its share of the bound.
+    fn bound_anon(&mut self, runs_max: usize) {
         let total: usize = self.anon.values().map(|t| t.map().runs()).sum();
-        if total > params.anon.runs_max {
+        if total > runs_max {
             for table in self.anon.values_mut() {
-                table.bound(table.map().runs() * params.anon.runs_max / total);
+                table.bound(table.map().runs() * runs_max / total);
             }
         }
     }
@@ -282,6 +296,7 @@ pub fn anon_outcome(model: &AppModel, plan: &Plan, seen: &Observation, held_out:
 pub fn file_outcome(plan: &Plan, seen: &Observation, held_out: bool) -> Outcome {
     let mut outcome = Outcome {
         planned: plan.file_pages(),
+        late: seen.late,
         ..Outcome::default()
     };
     let nothing = ExtentSet::new();
@@ -332,16 +347,16 @@ impl Outcome {
         self.used += used.pages();
         self.unused += unused.pages();
         self.unknown += wanted.difference(&used).difference(&unused).pages();
-        let late = sets.demanded.intersection(sets.planned).pages();
+        let planned = sets.demanded.intersection(sets.planned).pages();
         self.demanded += sets.demanded.pages();
         if sets.held_out {
             let accessed = sets.planned.intersection(sets.accessed).pages();
             let unused = sets.planned.intersection(sets.unused).pages();
             self.holdout_precision.add(accessed, accessed + unused);
-            self.holdout_recall.add(late, sets.demanded.pages());
+            self.holdout_recall.add(planned, sets.demanded.pages());
         } else {
-            self.late += late;
-            self.missed += sets.demanded.pages() - late;
+            self.overtaken += planned;
+            self.missed += sets.demanded.pages() - planned;
         }
     }
 }

@@ -179,6 +179,18 @@ impl FileTables {
         self.files.insert(file.clone(), map);
     }
 
+    /// Adapts what was learned under other parameters, or elsewhere: counters and bounds are those of `params`.
+    pub fn adapt(&mut self, params: &FileParams) {
+        let timeout = params.timeout_switches;
+        for map in self.files.values_mut() {
+            let above = map.pages_where(|state| state.timeout > timeout);
+            map.update(&above, |state, _| {
+                state.map(|state| FileState { timeout, ..state })
+            });
+        }
+        self.bound(params);
+    }
+
     /// Evicts until the bounds of `params` hold: the smallest files first, then runs of pages with the least
     /// timeout, of these the least used and the shortest.
     pub fn bound(&mut self, params: &FileParams) {

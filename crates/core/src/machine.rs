@@ -97,6 +97,11 @@ pub enum Event {
         /// The mode.
         Mode,
     ),
+    /// Other parameters hold from now on: the next plans are made with them.
+    SetParams(
+        /// The parameters, within their ranges.
+        Box<Params>,
+    ),
     /// Memory pressure began or ended.
     Pressure {
         /// Whether there is pressure.
@@ -283,6 +288,13 @@ impl Machine {
             }
             Event::SetMode(mode) => {
                 self.mode = mode;
+                Vec::new()
+            }
+            Event::SetParams(params) => {
+                self.params = *params;
+                for tracked in self.apps.values_mut() {
+                    tracked.model.set_params(&self.params);
+                }
                 Vec::new()
             }
             Event::Pressure { under_pressure } => {

@@ -37,10 +37,14 @@ pub struct Outcome {
     pub unknown: u64,
     /// Demand faults: pages that the application had to wait for.
     pub demanded: u64,
-    /// Of these, pages that the plan held and that the application reached before or while they were fetched.
-    pub late: u64,
+    /// Of these, pages that the plan held: the application reached them before they were fetched.
+    pub overtaken: u64,
     /// Of these, pages that the plan did not hold.
     pub missed: u64,
+    /// Not among the demand faults: pages that the application waited for while they were being fetched. `None` where
+    /// nothing tells them from others: of anonymous pages, and of file pages where the kernel does not report
+    /// mapped access (before 6.13) or events were lost.
+    pub late: Option<Late>,
     /// Precision: used of fetched, estimated from the `used + unused` pages whose use is known. A page that was
     /// watched by turns stands for as many as its turn is long.
     pub precision: Share,
@@ -56,6 +60,15 @@ impl Outcome {
     pub fn wasted(&self) -> u64 {
         self.gap + self.unused
     }
+}
+
+/// Waits for pages in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// Pages waited for.
+    pub pages: u64,
+    /// Time waited, summed over the application's threads, in microseconds.
+    pub wait_us: u64,
 }
 
 /// Why an observation says nothing.

@@ -19,6 +19,7 @@ use crate::params::{Mode, Params};
 use crate::plan::Plan;
 use crate::signal::Source;
 use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -193,7 +194,7 @@ impl Replayed {
 /// Runs recorded switches, in order, through the state machine. Deterministic: the same recording, parameters and
 /// mode give the same result.
 pub fn replay(
-    recorded: impl IntoIterator<Item = RecordedSwitch>,
+    recorded: impl IntoIterator<Item: Borrow<RecordedSwitch>>,
     params: &Params,
     mode: Mode,
 ) -> Replayed {
@@ -204,7 +205,7 @@ pub fn replay(
     };
     let mut replayed = Replayed::default();
     for recorded in recorded {
-        replayed.push(simulation.switch(&recorded));
+        replayed.push(simulation.switch(recorded.borrow()));
     }
     replayed
 }

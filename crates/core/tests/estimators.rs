@@ -1,11 +1,12 @@
 //! The two estimators and the plan against naive models, page by page.
 
 use prepage_core::anon::{AnonObservation, AnonTable, Table};
-use prepage_core::app::{AppModel, Observation, Profile};
+use prepage_core::app::{AppModel, Observation, Profile, anon_outcome, file_outcome};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::{FileObservation, FileTables, Standing};
 use prepage_core::history::Calibration;
 use prepage_core::identity::{FileId, Instance};
+use prepage_core::outcome::Late;
 use prepage_core::params::{AnonParams, AnonRule, FileCandidates, FileParams, Params};
 use prepage_core::plan::Knowledge;
 use proptest::prelude::*;
@@ -427,6 +428,40 @@ fn more_than_eight_of_ten_make_a_candidate_and_eight_do_not() {
         let wanted: u64 = targets.iter().map(|t| t.wanted.pages()).sum();
         assert_eq!(wanted, expected, "{accesses} accesses");
     }
+}
+
+#[test]
+fn overtaken_missed_and_late_are_told_apart() {
+    let params = Params::default();
+    let mut model = AppModel::new(Profile::default(), &params);
+    let switch = |accessed: ExtentSet, demanded: ExtentSet, late| Observation {
+        files: one_file(FileObservation {
+            accessed,
+            demanded,
+            fetched: run(10, 30),
+            ..FileObservation::default()
+        }),
+        files_observed: true,
+        late,
+        ..Observation::default()
+    };
+    model.learn(&switch(run(0, 40), run(0, 40), None), &params);
+    let late = Some(Late {
+        pages: 3,
+        wait_us: 700,
+    });
+    // Of the planned pages 0..40, ten were demanded before they were fetched; twenty others were not planned.
+    let seen = switch(run(0, 60), run(0, 10).union(&run(40, 20)), late);
+    let outcome = file_outcome(model.plan(), &seen, false);
+    assert_eq!((outcome.planned, outcome.demanded), (40, 30));
+    assert_eq!((outcome.overtaken, outcome.missed), (10, 20));
+    assert_eq!(outcome.late, late);
+    let held_out = file_outcome(model.plan(), &seen, true);
+    assert_eq!((held_out.overtaken, held_out.missed), (0, 0));
+    let recall = held_out.holdout_recall;
+    assert_eq!((recall.hits, recall.of), (10, 30));
+    // Nothing tells late anonymous pages from others.
+    assert_eq!(anon_outcome(&model, model.plan(), &seen, false).late, None);
 }
 
 #[test]

@@ -68,6 +68,7 @@ enum Step {
         file: FileId,
     },
     SetMode(Mode),
+    SetParams(Box<Params>),
     Pressure(bool),
 }
 
@@ -193,6 +194,7 @@ fn steps() -> impl Strategy<Value = Step> {
             }),
         2 => (app, files()).prop_map(|(app, file)| Step::FileChanged { app, file }),
         1 => prop::sample::select(modes).prop_map(Step::SetMode),
+        1 => params().prop_map(|(params, _)| Step::SetParams(Box::new(params))),
         1 => any::<bool>().prop_map(Step::Pressure),
     ]
 }
@@ -367,6 +369,8 @@ impl Model {
             }
             Step::FileChanged { app, file } => Event::FileChanged { app: id(app), file },
             Step::SetMode(mode) => Event::SetMode(mode),
+            Step::SetParams(params) if self.is_exact => Event::SetParams(widened(params)),
+            Step::SetParams(params) => Event::SetParams(params),
             Step::Pressure(under_pressure) => Event::Pressure { under_pressure },
         }
     }
@@ -483,6 +487,16 @@ impl Model {
                     self.accepted(app, observation, actions, timeout);
                 }
             }
+            Event::SetParams(params) => {
+                assert_eq!(self.machine.params(), &**params);
+                let pages = self
+                    .apps
+                    .values_mut()
+                    .flat_map(|app| app.pages.values_mut());
+                for page in pages.flat_map(BTreeMap::values_mut) {
+                    page.timeout = page.timeout.min(params.anon.timeout_switches);
+                }
+            }
             Event::FileChanged { app, file } => {
                 if let Some(model) = self.machine.app(app) {
                     assert!(model.profile().files.iter().all(|(known, _)| known != file));
@@ -563,6 +577,14 @@ impl Model {
         );
         assert_eq!(self.machine.deadline(), None);
     }
+}
+
+/// With bounds as wide as the naive model, which has none, needs them.
+fn widened(mut params: Box<Params>) -> Box<Params> {
+    let wide = Params::default();
+    params.anon.runs_max = wide.anon.runs_max;
+    (params.file.runs_max, params.file.files_max) = (wide.file.runs_max, wide.file.files_max);
+    params
 }
 
 fn check_set(set: &ExtentSet) {
@@ -701,6 +723,75 @@ proptest! {
     }
 }
 
+/// One switch, from its signal to its observation, in which all of `accessed` is accessed.
+fn switch(model: &mut Model, instance: Instance, accessed: &ExtentSet) {
+    model.run(Step::Begin {
+        app: 0,
+        source: Source::Focus,
+    });
+    let app = model.machine.app(&id(0)).expect("it is tracked");
+    let planned = app.plan().anon.first();
+    let planned = planned.map(|(_, t)| t.clone()).unwrap_or_default();
+    let seen = AnonObservation {
+        faulted: accessed.difference(&planned.all()),
+        used: planned.watch.intersection(accessed),
+        unused: planned.watch.difference(accessed),
+        fetched: planned.all(),
+    };
+    model.run(Step::Deadline);
+    let seen = Observation {
+        anon: [(instance, seen)].into(),
+        ..Observation::default()
+    };
+    model.run(Step::Observed {
+        app: 0,
+        behind: 0,
+        is_faithful: true,
+        seen: Box::new(seen),
+    });
+    model.run(Step::Tick { after_ms: 1_000 });
+}
+
+fn planned_pages(model: &Model) -> u64 {
+    let app = model.machine.app(&id(0)).expect("it is tracked");
+    app.plan().anon_pages()
+}
+
+#[test]
+fn other_parameters_hold_from_the_next_plan_on() {
+    let mut params = Params::default();
+    params.anon.observe_interval_max = 1;
+    let mut model = Model::new(params.clone(), true);
+    let instance = Instance {
+        pid: 1,
+        start_ticks: 0,
+        exec: 0,
+    };
+    model.run(Step::Track {
+        app: 0,
+        keeps_profile: false,
+    });
+    model.run(Step::Start { app: 0, instance });
+    // Half of the pages recur in each switch, the others in every second.
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    let half = ExtentSet::from(vec![Extent::new(0, 64)]);
+    for round in 0..8 {
+        switch(&mut model, instance, [&all, &half][round % 2]);
+    }
+    assert_eq!(planned_pages(&model), 64);
+    params.budget.confidence = 0.3;
+    model.run(Step::SetParams(Box::new(params.clone())));
+    assert_eq!(planned_pages(&model), 128);
+    params.anon.rule = AnonRule::Paper;
+    params.budget.confidence = 1.0;
+    model.run(Step::SetParams(Box::new(params)));
+    assert_eq!(
+        planned_pages(&model),
+        128,
+        "the paper's rule asks no confidence"
+    );
+}
+
 /// What recurs is planned for, as long as the process lives; old records make room.
 #[test]
 fn a_long_life_learns_all_that_recurs() {
@@ -717,39 +808,9 @@ fn a_long_life_learns_all_that_recurs() {
     model.run(Step::Start { app: 0, instance });
     let all = ExtentSet::from(vec![Extent::new(0, 128)]);
     for _ in 0..RECORDS_MAX + 10 {
-        model.run(Step::Begin {
-            app: 0,
-            source: Source::Focus,
-        });
-        let app = model.machine.app(&id(0)).expect("it is tracked");
-        let planned = app
-            .plan()
-            .anon
-            .first()
-            .map(|(_, t)| t.clone())
-            .unwrap_or_default();
-        let seen = AnonObservation {
-            faulted: all.difference(&planned.all()),
-            used: planned.watch.clone(),
-            fetched: planned.all(),
-            ..AnonObservation::default()
-        };
-        model.run(Step::Deadline);
-        let seen = Observation {
-            anon: [(instance, seen)].into(),
-            ..Observation::default()
-        };
-        model.run(Step::Observed {
-            app: 0,
-            behind: 0,
-            is_faithful: true,
-            seen: Box::new(seen),
-        });
-        model.run(Step::Tick { after_ms: 1_000 });
+        switch(&mut model, instance, &all);
     }
-    let app = model.machine.app(&id(0)).expect("it is tracked");
-    assert_eq!(app.plan().anon_pages(), 128);
+    assert_eq!(planned_pages(&model), 128);
     model.run(Step::Exit { app: 0, instance });
-    let app = model.machine.app(&id(0)).expect("it is tracked");
-    assert_eq!(app.plan().anon_pages(), 0);
+    assert_eq!(planned_pages(&model), 0);
 }

@@ -10,7 +10,7 @@ use crate::observe::collect::Task;
 use crate::observe::faults::FaultLog;
 use crate::observe::files::FileTrace;
 use crate::observe::observer::{Command, Observer};
-use crate::params::EngineParams;
+use crate::params::{EngineParams, FetchParams};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
@@ -29,6 +29,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Engine {
     params: EngineParams,
+    /// Cores with their capacities.
+    capacities: Vec<(usize, u64)>,
     pool: Pool,
     observer: Observer,
     /// `None` where the kernel refuses: nothing is learned of anonymous pages then, and no onset is seen.
@@ -65,8 +67,7 @@ impl Engine {
             .iter()
             .map(|&(core, capacity)| (core, capacity.into()))
             .collect();
-        let fetch = &params.fetch;
-        let cores = Cores::new(&capacities, &fetch.big_cores, &fetch.little_cores);
+        let cores = cores(&capacities, &params.fetch);
         let mut warnings = Vec::new();
         let faults = FaultLog::open(&cores.all, &params.observe)
             .map_err(|error| warnings.push(format!("{error}; anonymous pages are not learned, and a switch that no signal announces is not noticed")))
@@ -76,9 +77,10 @@ impl Engine {
             .ok();
         let switch = trace.as_ref().map(FileTrace::switch).transpose()?;
         Ok(Self {
-            pool: Pool::start(fetch, &cores)?,
+            pool: Pool::start(&params.fetch, &cores)?,
             observer: Observer::start(trace, &params.observe)?,
             params: params.clone(),
+            capacities,
             faults,
             trace: switch,
             roster: Roster::default(),
@@ -199,6 +201,10 @@ impl Engine {
     }
 }
 
+fn cores(capacities: &[(usize, u64)], fetch: &FetchParams) -> Cores {
+    Cores::new(capacities, &fetch.big_cores, &fetch.little_cores)
+}
+
 /// Whether some swap area is a disk or a file: its reads are submitted before anything is mapped.
 fn swaps_to_disk() -> bool {
     let areas = swaps::areas().unwrap_or_default();
@@ -260,6 +266,23 @@ impl Executor for Engine {
             faults.forget(monotonic_ns().saturating_sub(lookback));
         }
         bursts
+    }
+
+    fn set_params(&mut self, params: &EngineParams) -> Result<()> {
+        if params.fetch != self.params.fetch {
+            // The threads there were finish what they are at and end.
+            let cores = cores(&self.capacities, &params.fetch);
+            self.pool = Pool::start(&params.fetch, &cores)?;
+        }
+        if params.observe != self.params.observe {
+            if let Some(faults) = &mut self.faults {
+                faults.set_buffer_pages(params.observe.fault_buffer_pages);
+            }
+            let observe = Box::new(params.observe.clone());
+            self.observer.tell(Command::SetParams(observe));
+        }
+        self.params = params.clone();
+        Ok(())
     }
 
     fn app_of(&self, pid: i32) -> Option<AppId> {

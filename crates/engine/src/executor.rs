@@ -1,5 +1,7 @@
 //! The seam between what is decided and what is done.
 
+use crate::error::Result;
+use crate::params::EngineParams;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
 use std::path::PathBuf;
@@ -38,6 +40,13 @@ pub trait Executor {
     /// Starts an action; what comes of it arrives in [`Executor::events`]. Never blocks on the application, its
     /// files or its swap device.
     fn perform(&mut self, now: Nanos, action: Action);
+
+    /// Takes up other parameters from the next action on; a fetch under way goes on under those it began with. Rings
+    /// are not opened anew: what [`crate::ObserveParams`] documents as needing a restart is not taken up.
+    ///
+    /// # Errors
+    /// Where a thread cannot be created; nothing is changed then.
+    fn set_params(&mut self, params: &EngineParams) -> Result<()>;
 
     /// What has happened since the last call: observations, instances begun and ended, files found changed.
     fn events(&mut self) -> Vec<Event>;

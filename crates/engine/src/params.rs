@@ -118,11 +118,12 @@ impl Default for FetchParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObserveParams {
-    /// Pages of each core's ring for demand faults, a power of two. One fault takes 32 bytes.
+    /// Pages of each core's ring for demand faults, a power of two. One fault takes 32 bytes. A change needs a restart.
     pub fault_ring_pages: usize,
-    /// Pages of each core's ring for file accesses, a power of two. One access takes about 80 bytes.
+    /// Pages of each core's ring for file accesses, a power of two. One access takes about 80 bytes. A change needs a
+    /// restart.
     pub file_ring_pages: usize,
-    /// Demand faults of one core after which the service looks whether a switch has begun.
+    /// Demand faults of one core after which the service looks whether a switch has begun. A change needs a restart.
     pub onset_wakeup_faults: u32,
     /// Demand faults up to this long before the signal belong to the switch, in milliseconds: the application may
     /// have been told of it before we were.
@@ -135,7 +136,7 @@ pub struct ObserveParams {
     /// above it the observation is void.
     pub reclaimed_share_max: f64,
     /// Whether mapped access is taken from the kernel's reports where it has them (6.13 and later). Otherwise a
-    /// fetched page counts as used where it is mapped at the end, as in the paper.
+    /// fetched page counts as used where it is mapped at the end, as in the paper. A change needs a restart.
     pub access_events: bool,
     /// How long the end of a switch waits for fetching threads, in milliseconds.
     pub settle_ms: u64,

@@ -1,4 +1,5 @@
-//! prepage-eval: measures how fast real applications come back, without prepage and with it.
+//! prepage-eval: measures how fast real applications come back, without prepage and with it, and simulates what the
+//! estimators would choose.
 #![forbid(unsafe_code)]
 
 mod apps;
@@ -19,6 +20,7 @@ mod restore;
 mod run;
 mod service;
 mod settle;
+mod simulate;
 mod statistics;
 mod study;
 mod sysfs;
@@ -31,7 +33,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Measures prepage on real applications: run, study, report.
+/// Measures prepage on real applications: run, study, report; and its estimators on recordings: simulate.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Cli {
@@ -64,6 +66,9 @@ enum Command {
         #[arg(long)]
         markdown: Option<PathBuf>,
     },
+    /// Replay switches through the estimators: precision, recall, waste and memory by parameter. Needs no machine.
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(simulate::SimulateArguments),
     /// Both settings with Chromium, then the study and the report: five to seven minutes. Needs root.
     Demo {
         /// Where records and report go.
@@ -128,6 +133,14 @@ enum Command {
     Restore,
 }
 
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  prepaged --mode observe --record switches.jsonl        record, on any machine
+  prepage-eval simulate switches.jsonl
+  prepage-eval simulate --synthetic 1000                 made up: the paper's figures 5 and 6
+  prepage-eval simulate --sweep budget.confidence=0.4,0.6,0.8 --sweep anon.timeout_switches=3,5,8
+  prepage-eval simulate --set file.merge_gap_pages=0 --learning 12 --json";
+
 #[derive(Debug, Args)]
 struct RunArguments {
     /// The application.
@@ -162,6 +175,9 @@ struct RunArguments {
     /// The directory of prepage and prepaged; by default that of this program.
     #[arg(long)]
     prepage_bin: Option<PathBuf>,
+    /// Run prepaged with this configuration (without its drop-ins) instead of the defaults. It goes into the record.
+    #[arg(long, value_name = "FILE")]
+    prepage_config: Option<PathBuf>,
     /// In the pressure setting: the limit that all applications share, in MiB.
     #[arg(long, default_value_t = 700)]
     limit_mib: u64,
@@ -183,9 +199,10 @@ struct RunArguments {
 }
 
 impl RunArguments {
-    fn options(self) -> run::Options {
+    fn options(self) -> error::Result<run::Options> {
         const MIB: u64 = 1 << 20;
         let under_pressure = self.setting == Setting::Pressure;
+        let read = |file: &PathBuf| service::read_config(self.prepage_bin.as_deref(), file);
         let parameters = Parameters {
             app: self.app,
             modes: self.modes,
@@ -195,16 +212,17 @@ impl RunArguments {
             limit_bytes: under_pressure.then_some(self.limit_mib * MIB),
             hog_mib: under_pressure.then_some(self.hog_mib),
             strangers_percent_max: self.strangers_percent_max,
+            prepage_config: self.prepage_config.as_ref().map(read).transpose()?,
             ..Parameters::of(self.setting)
         };
-        run::Options {
+        Ok(run::Options {
             resume: self.resume,
             prepage_bin: self.prepage_bin,
             compressor: self.compressor,
             zram_bytes: self.zram_size_mib * MIB,
             screenshot: self.screenshot,
             ..run::Options::of(parameters, self.out)
-        }
+        })
     }
 }
 
@@ -226,13 +244,14 @@ fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(arguments) => run::run(&arguments.options()),
+        Command::Run(arguments) => arguments.options().and_then(|options| run::run(&options)),
         Command::Study { records, json } => print_studies(&records, json),
         Command::Report {
             records,
             out,
             markdown,
         } => report::report(&records, &out, markdown.as_deref()),
+        Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Demo {
             out,
             samples,

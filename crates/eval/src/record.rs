@@ -68,6 +68,8 @@ pub struct Parameters {
     pub quiet_ms: u64,
     /// No switch is watched for longer.
     pub cap_ms: u64,
+    /// The text of prepage's configuration; nothing where it has its defaults.
+    pub prepage_config: Option<String>,
 }
 
 impl Parameters {
@@ -92,6 +94,7 @@ impl Parameters {
             strangers_percent_max: 10.0,
             quiet_ms: 700,
             cap_ms: 6_000,
+            prepage_config: None,
         }
     }
 }
@@ -440,6 +443,18 @@ pub(crate) mod tests {
         let text = serde_json::to_string(&line).unwrap();
         assert!(text.starts_with(r#"{"kind":"sample","block":3,"#), "{text}");
         assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+    }
+
+    #[test]
+    fn a_record_from_before_prepages_configuration_was_recorded_is_read() {
+        let first = Line::Run(Box::new(run(&[Mode::Off])));
+        let mut old = serde_json::to_value(&first).unwrap();
+        let parameters = old["parameters"].as_object_mut().unwrap();
+        assert_eq!(
+            parameters.remove("prepage_config"),
+            Some(serde_json::Value::Null)
+        );
+        assert_eq!(serde_json::from_value::<Line>(old).unwrap(), first);
     }
 
     #[test]

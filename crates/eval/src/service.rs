@@ -36,6 +36,27 @@ pub fn default_directory() -> Result<PathBuf> {
     Ok(own.parent().unwrap_or(Path::new("/")).to_path_buf())
 }
 
+/// The text of a configuration that prepaged finds right. Its drop-ins are checked, too, but are no part of it.
+///
+/// # Errors
+/// Where it cannot be read, or prepaged refuses it: with file and line.
+pub fn read_config(prepage_bin: Option<&Path>, file: &Path) -> Result<String> {
+    let directory = prepage_bin.map_or_else(default_directory, |given| Ok(given.into()))?;
+    let text = fs::read_to_string(file).context("read", file.display())?;
+    let check = Command::new(directory.join("prepaged"))
+        .args(["--check", "--config"])
+        .arg(file)
+        .output()
+        .map_err(|_| absent(&directory))?;
+    match check.status.success() {
+        true => Ok(text),
+        false => {
+            let said = String::from_utf8_lossy(&check.stderr).trim().to_owned();
+            Err(Error::new("use", file.display(), said))
+        }
+    }
+}
+
 /// Switches are numbered from 1 in the life of an application's profile; here is only one application.
 fn number(switch: &serde_json::Value) -> u64 {
     switch
@@ -45,13 +66,14 @@ fn number(switch: &serde_json::Value) -> u64 {
 }
 
 impl Service {
-    /// Starts service and agent in their group. The binaries run from copies in memory: reclaiming the file pages that
+    /// Starts service and agent in their group, with this configuration. The binaries run from copies in memory: reclaiming the file pages that
     /// the service has read, which its group is charged for, must not take its own code away.
     pub fn start(
         directory: &Path,
         places: &Places,
         session: &Session,
         group: Group,
+        config: &str,
     ) -> Result<Self> {
         let own = places.memory.join("prepage");
         fs::create_dir_all(own.join("state")).context("make", own.display())?;
@@ -59,7 +81,7 @@ impl Service {
             fs::copy(directory.join(name), own.join(name)).map_err(|_| absent(directory))?;
         }
         let configuration = own.join("prepage.toml");
-        fs::write(&configuration, "").context("write", configuration.display())?;
+        fs::write(&configuration, config).context("write", configuration.display())?;
         let socket = own.join("socket");
         group.never_swap();
         let daemon = command_in(&group, &own.join("prepaged").to_string_lossy())?

@@ -53,8 +53,38 @@ pub struct Membership {
     pub version: Version,
     /// v1: the controllers of the hierarchy; v2: none.
     pub controllers: Vec<String>,
-    /// The path below the hierarchy's root as our cgroup namespace sees it.
-    pub path: PathBuf,
+    /// The path below the hierarchy's root as our cgroup namespace sees it: `/`, `/system.slice/x.service`.
+    pub path: String,
+}
+
+impl Membership {
+    /// Whether its hierarchy is v2, or the one of v1 with this controller or name (`name=systemd`).
+    pub fn is_of(&self, controller: Option<&str>) -> bool {
+        match controller {
+            None => self.version == Version::V2,
+            Some(name) => self.controllers.iter().any(|one| one == name),
+        }
+    }
+
+    /// Whether it is the cgroup `other`, of the same hierarchy, or below it.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let same = (self.version, &self.controllers) == (other.version, &other.controllers);
+        same && is_below(&self.path, &other.path)
+    }
+
+    /// The cgroup of the same hierarchy at `path`.
+    pub fn at(&self, path: &str) -> Self {
+        Self {
+            path: path.into(),
+            ..self.clone()
+        }
+    }
+}
+
+/// Whether the cgroup `path` is `above` or below it.
+pub fn is_below(path: &str, above: &str) -> bool {
+    let rest = path.strip_prefix(above.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// A directory of cgroupfs.
@@ -138,7 +168,7 @@ fn parse_membership_line(line: &str) -> Option<Membership> {
             .map(str::to_owned)
             .collect(),
         // The cgroup was removed, and the process is still in it.
-        path: PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(path)),
+        path: path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(),
     })
 }
 
@@ -206,7 +236,8 @@ pub fn unified(hierarchies: &[Hierarchy], pid: i32) -> Result<Option<Cgroup>> {
         }))
 }
 
-fn directory_of(hierarchy: &Hierarchy, path: &Path) -> PathBuf {
+fn directory_of(hierarchy: &Hierarchy, path: &str) -> PathBuf {
+    let path = Path::new(path);
     // In a container only a part is mounted, and the path may name what lies above it.
     let below = path
         .strip_prefix(&hierarchy.root)
@@ -438,7 +469,7 @@ mod tests {
             "4:memory:/a/b\n6:freezer:/pod/c\n1:name=systemd:/x:y\n0::/u (deleted)\n",
         )
         .expect("well formed");
-        assert_eq!(memberships[2].path, Path::new("/x:y"));
+        assert_eq!(memberships[2].path, "/x:y");
         let memory = locate(&hierarchies, &memberships, Controller::Memory).expect("mounted");
         assert_eq!(
             (memory.version, memory.directory),
@@ -455,6 +486,23 @@ mod tests {
         let freezer =
             locate(only_unified, &memberships, Controller::Freezer).expect("in every v2 cgroup");
         assert_eq!(freezer.directory, Path::new("/sys/fs/cgroup/unified/u"));
+    }
+
+    #[test]
+    fn within_goes_by_whole_components_of_one_hierarchy() {
+        let group = |path: &str| parse_membership_line(&format!("0::{path}")).expect("well formed");
+        assert!(group("/a/b").is_within(&group("/a")));
+        assert!(group("/a").is_within(&group("/a")));
+        assert!(group("/a").is_within(&group("/")));
+        assert!(!group("/ab").is_within(&group("/a")));
+        assert!(!group("/a").is_within(&group("/a/b")));
+        let legacy = parse_membership_line("4:memory,cpu:/a").expect("well formed");
+        assert!(!legacy.is_within(&group("/a")));
+        assert!(legacy.is_of(Some("cpu")) && !legacy.is_of(None) && group("/").is_of(None));
+        assert_eq!(
+            legacy.at("/"),
+            parse_membership_line("4:memory,cpu:/").expect("well formed")
+        );
     }
 
     #[test]

@@ -47,21 +47,29 @@ pub enum Reporter {
 }
 
 /// Parameters of `SwitchBegin`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BeginParameters {
-    /// As in [`Target`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pid: Option<i32>,
-    /// As in [`Target`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cgroup: Option<String>,
-    /// As in [`Target`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    /// The application.
+    #[serde(flatten)]
+    pub target: Target,
     /// Who reports it.
-    #[serde(default)]
     pub source: Reporter,
+}
+
+impl BeginParameters {
+    /// By hand: serde does not refuse unknown fields of a struct that another is flattened into.
+    fn read(mut parameters: Map<String, Value>) -> Result<Self, ApiError> {
+        #[derive(Deserialize)]
+        struct Source {
+            #[serde(default)]
+            source: Reporter,
+        }
+        let source = parameters.remove_entry("source").into_iter().collect();
+        Ok(Self {
+            source: read::<Source>(source)?.source,
+            target: read(parameters)?,
+        })
+    }
 }
 
 /// Parameters of `SetMode`.
@@ -161,7 +169,7 @@ impl Call {
             }
             (INTERFACE, "Track") => read(parameters).map(Self::Track),
             (INTERFACE, "Untrack") => read(parameters).map(Self::Untrack),
-            (INTERFACE, "SwitchBegin") => read(parameters).map(Self::SwitchBegin),
+            (INTERFACE, "SwitchBegin") => BeginParameters::read(parameters).map(Self::SwitchBegin),
             (INTERFACE, "SwitchEnd") => read(parameters).map(Self::SwitchEnd),
             (INTERFACE, "SetMode") => read(parameters).map(Self::SetMode),
             (INTERFACE, "Status") => read::<NoParameters>(parameters).map(|_| Self::Status),
@@ -569,6 +577,41 @@ mod tests {
         let error =
             call(r#"{"method":"org.prepage.Prepage1.SetMode","parameters":{"mode":"fast"}}"#);
         assert!(matches!(error, Err(ApiError::InvalidParameter { .. })));
+    }
+
+    #[test]
+    fn the_beginning_of_a_switch_is_read_as_it_is_written() {
+        let begin = |parameters: &str| {
+            call(&format!(
+                r#"{{"method":"{INTERFACE}.SwitchBegin","parameters":{parameters}}}"#
+            ))
+        };
+        let target = Target {
+            pid: Some(7),
+            ..Target::default()
+        };
+        for source in [Reporter::Explicit, Reporter::Focus] {
+            let given = BeginParameters {
+                target: target.clone(),
+                source,
+            };
+            let text = serde_json::to_string(&given).expect("encodable");
+            assert_eq!(begin(&text), Ok(Call::SwitchBegin(given)), "{text}");
+        }
+        let without_source = BeginParameters {
+            target,
+            ..BeginParameters::default()
+        };
+        assert_eq!(begin(r#"{"pid":7}"#), Ok(Call::SwitchBegin(without_source)));
+        for (wrong, named) in [
+            (r#"{"pit":7}"#, "pit"),
+            (r#"{"pid":7,"source":"wish"}"#, "wish"),
+        ] {
+            let Err(ApiError::InvalidParameter { parameter, .. }) = begin(wrong) else {
+                panic!("{wrong} was taken")
+            };
+            assert_eq!(parameter, named);
+        }
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub enum TrackPolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServiceSettings {
-    /// Mode after start. `prepage mode` changes it until the next start.
+    /// Mode after start. `prepage mode` changes it until the next start, or until another one is set here and the
+    /// configuration is read again.
     pub mode: Mode,
     /// Which applications are tracked by themselves: `listed`, those in `applications` and those that `prepage track` was
     /// called for; `focused`, in addition every application whose window gets the focus.
@@ -102,6 +103,43 @@ impl Config {
             fetch: self.fetch.clone(),
             observe: self.observe.clone(),
         }
+    }
+
+    /// Takes the values that hold until the next start from the configuration that is `running`. Returns the names of
+    /// those that were given another value.
+    pub fn keep_until_restart(&mut self, running: &Self) -> Vec<&'static str> {
+        fn keep<T: Clone + PartialEq>(given: &mut T, running: &T) -> bool {
+            let differs = *given != *running;
+            given.clone_from(running);
+            differs
+        }
+        let (service, observe) = (&mut self.service, &mut self.observe);
+        let (was, watched) = (&running.service, &running.observe);
+        let kept = [
+            ("service.socket", keep(&mut service.socket, &was.socket)),
+            ("service.state", keep(&mut service.state, &was.state)),
+            (
+                "observe.fault_ring_pages",
+                keep(&mut observe.fault_ring_pages, &watched.fault_ring_pages),
+            ),
+            (
+                "observe.file_ring_pages",
+                keep(&mut observe.file_ring_pages, &watched.file_ring_pages),
+            ),
+            (
+                "observe.onset_wakeup_faults",
+                keep(
+                    &mut observe.onset_wakeup_faults,
+                    &watched.onset_wakeup_faults,
+                ),
+            ),
+            (
+                "observe.access_events",
+                keep(&mut observe.access_events, &watched.access_events),
+            ),
+        ];
+        let differing = kept.into_iter().filter(|(_, differs)| *differs);
+        differing.map(|(name, _)| name).collect()
     }
 
     fn check(&self) -> Result<(), ParamError> {

@@ -45,7 +45,10 @@ struct Arguments {
 const AFTER: &str = "\
 Signals:
   SIGTERM, SIGINT   write the profiles and end
-  SIGHUP            read the configuration again; a wrong one changes nothing and is reported with file and line
+  SIGHUP            read the configuration again: it holds from the next switch on. A wrong one changes nothing and is
+                    reported with file and line. service.socket, service.state, the sizes of the rings
+                    (observe.fault_ring_pages, observe.file_ring_pages), observe.onset_wakeup_faults and
+                    observe.access_events stay as they are until the next start, with a warning
 
 Examples:
   prepaged                                     as configured

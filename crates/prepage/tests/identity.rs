@@ -1,20 +1,25 @@
 //! Every rule of identity, as a table: processes in, an application out.
 
-use prepage::cgroups::{Hierarchies, parse_memberships};
+use prepage::cgroups::{Hierarchies, Membership};
 use prepage::identity::{Identity, ProcessFacts, Surroundings, identify, matches};
 use prepage_engine::Members;
+use prepage_kernel::{cgroup, mountinfo};
 use std::path::PathBuf;
 
-const MOUNTS: &str = "\
+const MOUNTS: &[u8] = b"\
 35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
 37 31 0:34 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer
 40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd
 41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
 
+fn parse_memberships(text: &str) -> Vec<Membership> {
+    cgroup::parse_membership(text).unwrap_or_default()
+}
+
 fn around() -> Surroundings {
     Surroundings {
-        hierarchies: Hierarchies::parse(MOUNTS),
+        hierarchies: Hierarchies::among(&mountinfo::parse(MOUNTS).expect("well formed")),
         init_groups: parse_memberships("4:memory:/\n0::/init.scope"),
         own_groups: parse_memberships("4:memory:/box/self\n0::/system.slice/prepaged.service"),
     }

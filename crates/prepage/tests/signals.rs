@@ -7,7 +7,7 @@ use common::{TempDir, application, wait_until};
 use prepage::api::{Target, TrackReply, parse_app_id};
 use prepage::client::Client;
 use prepage::config::{Config, merge};
-use prepage::service::{Parts, Service, WakingExecutor};
+use prepage::service::{Options, Parts, Service, WakingExecutor};
 use prepage::sources::api::ApiSocket;
 use prepage_core::anon::AnonObservation;
 use prepage_core::app::Observation;
@@ -15,7 +15,7 @@ use prepage_core::extent::ExtentSet;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
 use prepage_engine::store::Store;
-use prepage_engine::{Executor, FaultBurst, Members};
+use prepage_engine::{EngineParams, Executor, FaultBurst, Members};
 use prepage_kernel::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -117,6 +117,10 @@ impl Executor for Scripted {
         script.actions.push(action);
     }
 
+    fn set_params(&mut self, _params: &EngineParams) -> prepage_engine::Result<()> {
+        Ok(())
+    }
+
     fn events(&mut self) -> Vec<Event> {
         silence(&self.wake);
         std::mem::take(&mut self.script().events)
@@ -173,14 +177,13 @@ impl Rig {
         let given = executor.clone();
         std::thread::spawn(move || {
             let parts = Parts {
-                config_file: None,
+                options: Options::default(),
                 config,
                 executor: Box::new(given),
                 store,
                 socket,
                 signals: None,
                 missing: Vec::new(),
-                record: None,
             };
             Service::new(parts)
                 .expect("a service")

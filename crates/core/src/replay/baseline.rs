@@ -8,6 +8,7 @@ use crate::extent::ExtentSet;
 use crate::identity::{AppId, FileId, Instance};
 use crate::outcome::Share;
 use crate::run_map::RunMap;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// How a predictor without an estimator chooses.
@@ -72,14 +73,15 @@ struct App {
 
 /// Runs recorded switches through a simple predictor.
 pub fn replay_baseline(
-    recorded: impl IntoIterator<Item = RecordedSwitch>,
+    recorded: impl IntoIterator<Item: Borrow<RecordedSwitch>>,
     baseline: Baseline,
 ) -> Replayed {
     let mut apps: BTreeMap<AppId, App> = BTreeMap::new();
     let mut replayed = Replayed::default();
     for recorded in recorded {
+        let recorded = recorded.borrow();
         let app = apps.entry(recorded.app.clone()).or_default();
-        replayed.push(app.switch(&recorded, baseline));
+        replayed.push(app.switch(recorded, baseline));
     }
     replayed
 }

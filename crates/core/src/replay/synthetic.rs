@@ -9,6 +9,7 @@ use super::{RecordedAnon, RecordedFile, RecordedSwitch};
 use crate::extent::{Extent, ExtentSet};
 use crate::identity::{AppId, AppKind, FileId, Instance};
 use crate::run_map::RunMap;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -159,10 +160,13 @@ impl Recurrence {
 impl Synthetic {
     /// The switches, one application after the other, made as they are asked for.
     pub fn switches(&self) -> impl Iterator<Item = RecordedSwitch> + '_ {
-        (0..self.apps).flat_map(move |index| {
-            let mut app = App::new(self, index);
-            (0..self.switches).map(move |number| app.switch(self, number))
-        })
+        (0..self.apps).flat_map(|index| self.switches_of(index))
+    }
+
+    /// The switches of one application, which its number among them and the seed determine.
+    pub fn switches_of(&self, index: u32) -> impl Iterator<Item = RecordedSwitch> + '_ {
+        let mut app = App::new(self, index);
+        (0..self.switches).map(move |number| app.switch(self, number))
     }
 }
 
@@ -386,17 +390,18 @@ impl App {
 /// How many anonymous and how many file pages were accessed in exactly 1, 2, ... of the recorded switches of one
 /// application (index 0 is 1): ASAP's figures 6 and 5. Counts above `N` are counted as `N`.
 pub fn recurrence<const N: usize>(
-    recorded: impl IntoIterator<Item = RecordedSwitch>,
+    recorded: impl IntoIterator<Item: Borrow<RecordedSwitch>>,
 ) -> ([u64; N], [u64; N]) {
     let mut anon: BTreeMap<Instance, RunMap<usize>> = BTreeMap::new();
     let mut files: BTreeMap<FileId, RunMap<usize>> = BTreeMap::new();
     for switch in recorded {
-        for seen in switch.anon {
+        let switch = switch.borrow();
+        for seen in &switch.anon {
             let counts = anon.entry(seen.instance).or_default();
             counts.update(&seen.accessed, |count, _| Some(count.unwrap_or(0) + 1));
         }
-        for seen in switch.files {
-            let counts = files.entry(seen.file).or_default();
+        for seen in &switch.files {
+            let counts = files.entry(seen.file.clone()).or_default();
             counts.update(&seen.accessed, |count, _| Some(count.unwrap_or(0) + 1));
         }
     }

@@ -80,7 +80,7 @@ pub fn observe(question: Question<'_>) -> Answer {
             unused: fetched_unused
                 .union(&not_fetched_unused)
                 .difference(&faulted),
-            // A page that was fetched after the application had faulted on it was late, and its fault is what is
+            // A page that was fetched after the application had faulted on it was overtaken, and its fault is what is
             // known of it.
             used: used.difference(&faulted),
             fetched: fetched_now.difference(&faulted),

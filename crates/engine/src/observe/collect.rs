@@ -8,6 +8,7 @@ use crate::observe::file_pages;
 use crate::observe::files::{FileEvents, FileTrace, InodeKey};
 use crate::observe::opens::Opening;
 use crate::observe::resolve::{Paths, present_version};
+use crate::observe::waits::late;
 use crate::params::ObserveParams;
 use prepage_core::anon::AnonTargets;
 use prepage_core::app::{Known, Observation};
@@ -159,6 +160,8 @@ fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut O
         observation.order = ranks.remove(&key).unwrap_or_default();
         seen.files.insert(file, observation);
     }
+    let waits = trace.waits(&task.pids());
+    seen.late = waits.map(|waits| late(&waits, &task.plan, &theirs, &ours));
     seen.files_observed = trace.lost() == 0;
     seen.events_lost += trace.lost();
 }

@@ -68,6 +68,11 @@ impl FaultLog {
         })
     }
 
+    /// Sets how many faults are kept for one switch, from the next drain on.
+    pub fn set_buffer_pages(&mut self, pages: usize) {
+        self.buffer_pages = pages;
+    }
+
     /// Descriptors that become readable when faults should be looked at.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.log.fds().chain(self.onset.fds()).collect()
@@ -127,7 +132,7 @@ impl FaultLog {
             if !*kept {
                 return;
             }
-            if recent.len() == buffer_pages {
+            if recent.len() >= buffer_pages {
                 overflow += 1;
                 return;
             }

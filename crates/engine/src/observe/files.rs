@@ -5,6 +5,7 @@
 //! reported, and use is told from what is mapped at the end ([`super::collect`]).
 
 use crate::error::Result;
+use crate::observe::waits::{self, Wait, waits};
 use crate::params::ObserveParams;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::machine::Nanos;
@@ -54,6 +55,9 @@ impl FileEvents {
 /// Extents kept for one process and file.
 const EXTENTS_MAX: usize = 8192;
 
+/// Accesses kept in their order, over all processes: 56 bytes each.
+const IN_ORDER_MAX: usize = 1 << 15;
+
 /// The tracepoints' rings and what they showed since the switch began.
 #[derive(Debug)]
 pub struct FileTrace {
@@ -61,6 +65,8 @@ pub struct FileTrace {
     rings: TracepointRings,
     files_max: usize,
     events: HashMap<(i32, InodeKey), FileEvents>,
+    /// What waits are told from.
+    in_order: Vec<waits::Access>,
     lost: u64,
 }
 
@@ -85,6 +91,7 @@ impl FileTrace {
             rings,
             files_max: params.file_buffer_files,
             events: HashMap::new(),
+            in_order: Vec::new(),
             lost: 0,
         })
     }
@@ -107,30 +114,47 @@ impl FileTrace {
         Ok(self.rings.switch()?)
     }
 
+    /// Sets how many (process, file) pairs are kept for one switch, from the next drain on.
+    pub fn set_files_max(&mut self, files: usize) {
+        self.files_max = files;
+    }
+
     /// Forgets what was recorded.
     pub fn clear(&mut self) {
         self.events.clear();
+        self.in_order.clear();
         self.lost = 0;
     }
 
     /// Takes what is in the rings.
     pub fn drain(&mut self) {
         let (filemap, events, files_max) = (&self.filemap, &mut self.events, self.files_max);
+        let in_order = &mut self.in_order;
         let mut overflow = 0;
         let drained = self.rings.drain(|sample| {
             let Some(event) = filemap.decode(sample.event_id, sample.raw) else {
                 return;
             };
             let key = (sample.pid, (event.dev, event.inode));
-            if events.len() == files_max && !events.contains_key(&key) {
+            if events.len() >= files_max && !events.contains_key(&key) {
                 overflow += 1;
                 return;
             }
             let file = events.entry(key).or_default();
             let extent = Extent::new(event.first_page, event.page_count);
-            match event.kind {
-                FilemapKind::Added => file.add(extent),
-                _ => file.access(sample.time_ns, extent),
+            if event.kind == FilemapKind::Added {
+                return file.add(extent);
+            }
+            file.access(sample.time_ns, extent);
+            if in_order.len() < IN_ORDER_MAX {
+                in_order.push(waits::Access {
+                    at: sample.time_ns,
+                    pid: sample.pid,
+                    tid: sample.tid,
+                    kind: event.kind,
+                    key: (event.dev, event.inode),
+                    extent,
+                });
             }
         });
         // What a full ring lost is counted later, or never: at least one.
@@ -148,6 +172,16 @@ impl FileTrace {
             }
         }
         files
+    }
+
+    /// The waits of these processes for pages in flight. `None` where the kernel does not report what they are told
+    /// from, or not all of it was kept.
+    pub fn waits(&self, pids: &BTreeSet<i32>) -> Option<Vec<Wait>> {
+        let reports = |wanted| self.filemap.kinds().any(|kind| kind == wanted);
+        let is_whole = self.lost == 0 && self.in_order.len() < IN_ORDER_MAX;
+        let is_told = reports(FilemapKind::Fault) && reports(FilemapKind::MapPages) && is_whole;
+        let theirs = self.in_order.iter().filter(|a| pids.contains(&a.pid));
+        is_told.then(|| waits(theirs.copied().collect()))
     }
 
     /// Events lost since the switch began.

@@ -12,3 +12,4 @@ pub mod files;
 pub mod observer;
 mod opens;
 mod resolve;
+mod waits;

@@ -33,6 +33,8 @@ pub enum Command {
     },
     /// An application is no longer followed.
     Forget(AppId),
+    /// Other parameters hold from now on.
+    SetParams(Box<ObserveParams>),
 }
 
 /// The thread's other end.
@@ -179,6 +181,12 @@ impl Thread {
                 let _ = process_madvise::advise_all(pidfd, process_madvise::Advice::Cold, &ranges);
             }
             Command::Forget(app) => drop(self.paths.remove(&app)),
+            Command::SetParams(params) => {
+                if let Some(trace) = &mut self.trace {
+                    trace.set_files_max(params.file_buffer_files);
+                }
+                self.params = *params;
+            }
         }
     }
 

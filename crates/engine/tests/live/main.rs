@@ -2,6 +2,7 @@
 
 mod faults;
 mod files;
+mod late;
 mod rig;
 mod store;
 mod switch;

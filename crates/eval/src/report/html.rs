@@ -6,7 +6,9 @@ use crate::record::{Mode, Run, Switch};
 use crate::statistics::{Estimate, median};
 use crate::study::Study;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
-use crate::study::text::{cost_rows, interval, percent, setting_words};
+use crate::study::text::{
+    comparison_rows, cost_rows, interval, mode_rows, percent, setting_words, share_rows,
+};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -65,9 +67,10 @@ fn chapter_html(chapter: &Chapter) -> String {
         "A drift of the machine would show here, in every mode alike.",
         &order_plot(study, switches),
     );
-    out += &mode_table(study);
-    out += &comparison_table(study);
-    out += &prepage_table(study);
+    for rows in [mode_rows, comparison_rows, share_rows, cost_rows] {
+        out += &table(&rows(study));
+    }
+    out += &watching(study);
     out += &discarded(study, switches);
     out += &circumstances(&study.run);
     out + "</section>\n"
@@ -191,104 +194,30 @@ fn order_plot(study: &Study, switches: &Switches) -> String {
     lines(&all, "switch", "ms", None, true)
 }
 
-fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    if rows.is_empty() {
+/// Rows of cells, of which the first is the head.
+fn table(rows: &[Vec<String>]) -> String {
+    let [head, rows @ ..] = rows else {
         return String::new();
+    };
+    let line = |cells: &[String], tag: &str| {
+        let cell = |cell: &String| format!("<{tag}>{}</{tag}>", escape(cell));
+        format!("<tr>{}</tr>\n", cells.iter().map(cell).collect::<String>())
+    };
+    let rows: String = rows.iter().map(|cells| line(cells, "td")).collect();
+    match rows.as_str() {
+        "" => String::new(),
+        _ => format!("<table>{}{rows}</table>\n", line(head, "th")),
     }
-    let mut out = String::from("<table><tr>");
-    for cell in head {
-        let _ = write!(out, "<th>{cell}</th>");
-    }
-    out += "</tr>\n";
-    for row in rows {
-        out += "<tr>";
-        for cell in row {
-            let _ = write!(out, "<td>{}</td>", escape(cell));
-        }
-        out += "</tr>\n";
-    }
-    out + "</table>\n"
 }
 
-fn mode_table(study: &Study) -> String {
-    let rows: Vec<Vec<String>> = study
-        .modes
-        .iter()
-        .map(|m| {
-            vec![
-                m.mode.word().into(),
-                m.samples.to_string(),
-                interval(m.settled_ms, 0),
-                interval(m.first_frame_ms, 0),
-                interval(m.demand_faults, 0),
-                interval(m.app_cpu_ms, 0),
-                interval(m.swapped_out_pages, 0),
-            ]
-        })
-        .collect();
-    let head = [
-        "mode",
-        "n",
-        "settled, ms",
-        "first frame, ms",
-        "demand faults",
-        "application CPU, ms",
-        "pages swapped out",
-    ];
-    table(&head, &rows)
-}
-
-fn comparison_table(study: &Study) -> String {
-    let rows: Vec<Vec<String>> = study
-        .comparisons
-        .iter()
-        .map(|c| {
-            vec![
-                c.mode.word().into(),
-                interval(c.ratio_to_off, 2),
-                interval(c.first_frame_ratio_to_off, 2),
-                percent(c.gap_closed),
-            ]
-        })
-        .collect();
-    table(
-        &[
-            "against off, paired",
-            "settled, ratio",
-            "first frame, ratio",
-            "gap to resident closed",
-        ],
-        &rows,
-    )
-}
-
-fn prepage_table(study: &Study) -> String {
-    let mut rows: Vec<Vec<String>> = study
-        .shares
-        .iter()
-        .map(|s| {
-            let name = format!("{} {}", s.of, s.share.replace('_', " "));
-            vec![
-                name,
-                format!("{} %", interval(Some(s.percent), 1)),
-                format!("{} pages", s.pages),
-            ]
-        })
-        .collect();
-    if let Some(watching) = study.watching_ms {
-        let name = "observe against off, all resident".to_owned();
-        rows.push(vec![
-            name,
-            format!("{} ms", interval(Some(watching), 2)),
-            format!("{} pairs", watching.n),
-        ]);
-    }
-    let mut out = table(&["prepage", "", "rests on"], &rows);
-    if let [head, costs @ ..] = &cost_rows(study)[..] {
-        let head: Vec<&str> = head.iter().map(String::as_str).collect();
-        out += &table(&head, costs);
-    }
-    out
+fn watching(study: &Study) -> String {
+    study.watching_ms.map_or_else(String::new, |watching| {
+        format!(
+            "<p>Observe against off, all resident: {} ms ({} pairs).</p>\n",
+            interval(Some(watching), 2),
+            watching.n
+        )
+    })
 }
 
 fn discarded(study: &Study, switches: &Switches) -> String {
@@ -311,6 +240,7 @@ fn discarded(study: &Study, switches: &Switches) -> String {
 fn circumstances(run: &Run) -> String {
     let m = &run.machine;
     let mut rows = vec![
+        vec![String::new(); 2],
         vec!["kernel".into(), m.kernel.clone()],
         vec!["processor".into(), format!("{} x {}", m.cores, m.cpu_model)],
         vec![
@@ -349,7 +279,7 @@ fn circumstances(run: &Run) -> String {
     ]);
     format!(
         "<details><summary>Circumstances</summary>{}</details>\n",
-        table(&["", ""], &rows)
+        table(&rows)
     )
 }
 

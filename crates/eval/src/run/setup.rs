@@ -156,7 +156,9 @@ fn start_service(options: &Options, ground: &Ground, session: &Session) -> Resul
         .clone()
         .map_or_else(service::default_directory, Ok)?;
     let group = ground.sharing_group("service")?;
-    let service = Service::start(&directory, &ground.places, session, group)?;
+    let config = options.parameters.prepage_config.as_deref();
+    let config = config.unwrap_or_default();
+    let service = Service::start(&directory, &ground.places, session, group, config)?;
     service.track(&ground.app)?;
     Ok(Some(service))
 }

@@ -174,7 +174,7 @@ pub fn shares(switches: &Switches) -> Vec<ShareRow> {
 
 /// What prepage took, by mode.
 pub fn costs(switches: &Switches) -> Vec<CostRow> {
-    const PATHS: [(&str, &str); 8] = [
+    const PATHS: [(&str, &str); 10] = [
         ("signal_to_fetch_us", "timing.signal_to_fetch_us"),
         ("switch_path_us", "timing.switch_path_us"),
         ("fetch_us", "timing.fetch_us"),
@@ -182,7 +182,9 @@ pub fn costs(switches: &Switches) -> Vec<CostRow> {
         ("management_cpu_us", "timing.management_cpu_us"),
         ("anon_fetched_pages", "anon.fetched"),
         ("file_fetched_pages", "file.fetched"),
-        ("anon_late_pages", "anon.late"),
+        ("anon_overtaken_pages", "anon.overtaken"),
+        ("file_late_pages", "file.late.pages"),
+        ("file_late_wait_us", "file.late.wait_us"),
     ];
     let mut rows = Vec::new();
     for mode in switches.modes() {

@@ -39,7 +39,7 @@ pub fn setting_words(setting: Setting) -> &'static str {
 }
 
 /// Rows of cells as aligned columns: the first to the left, the others to the right.
-fn table(rows: &[Vec<String>]) -> String {
+pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| {
         rows.iter()
@@ -123,7 +123,8 @@ pub fn show(study: &Study) -> String {
     out
 }
 
-fn mode_rows(study: &Study) -> Vec<Vec<String>> {
+/// A row for each mode.
+pub fn mode_rows(study: &Study) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "mode",
         "n",
@@ -147,7 +148,8 @@ fn mode_rows(study: &Study) -> Vec<Vec<String>> {
     rows
 }
 
-fn comparison_rows(study: &Study) -> Vec<Vec<String>> {
+/// A row for each mode against off.
+pub fn comparison_rows(study: &Study) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "against off",
         "pairs",
@@ -167,7 +169,8 @@ fn comparison_rows(study: &Study) -> Vec<Vec<String>> {
     rows
 }
 
-fn share_rows(study: &Study) -> Vec<Vec<String>> {
+/// A row for each precision and recall.
+pub fn share_rows(study: &Study) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&["prepage", "%", "pages"])];
     for s in &study.shares {
         let name = format!("{} {}", s.of, s.share.replace('_', " "));

@@ -1,7 +1,7 @@
 //! `agent`: reports window focus from a user's session.
 
 use super::{Context, Failure};
-use crate::api::{BeginParameters, BeginReply, Reporter};
+use crate::api::{BeginParameters, BeginReply, Reporter, Target};
 use crate::client::{Client, Error};
 use crate::sources::focus::FocusWatch;
 use std::path::Path;
@@ -17,9 +17,11 @@ impl Line<'_> {
     /// Reports the focus. A connection that broke, as by a restart of the service, is made anew once.
     fn report(&mut self, pid: i32) -> Result<BeginReply, Error> {
         let parameters = BeginParameters {
-            pid: Some(pid),
+            target: Target {
+                pid: Some(pid),
+                ..Target::default()
+            },
             source: Reporter::Focus,
-            ..BeginParameters::default()
         };
         for fresh in [false, true] {
             if fresh || self.client.is_none() {

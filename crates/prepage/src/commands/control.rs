@@ -30,17 +30,8 @@ pub fn untrack(context: &Context, target: &Target) -> Result<(), Failure> {
 
 /// `prepage switch begin`
 pub fn begin(context: &Context, target: Target) -> Result<(), Failure> {
-    let Target { pid, cgroup, name } = target;
     let source = Reporter::Explicit;
-    let reply: BeginReply = context.call(
-        "SwitchBegin",
-        &BeginParameters {
-            pid,
-            cgroup,
-            name,
-            source,
-        },
-    )?;
+    let reply: BeginReply = context.call("SwitchBegin", &BeginParameters { target, source })?;
     context.print(&reply, |reply| {
         let app = reply.app.as_deref().unwrap_or("the application");
         match reply.began {

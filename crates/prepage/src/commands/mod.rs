@@ -122,7 +122,8 @@ Columns, in pages, anonymous and file apart:
   faults      demand faults: pages the application had to wait for
   fetched     brought in by prepaging
   used        of these, seen used; unknown: nothing saw whether
-  late        waited for although planned: in flight, or not yet; missed: not planned
+  overtaken   of the faults, planned and reached before it was fetched; missed: not planned
+  late        waited for while being fetched, no fault; late ms: how long, over all threads. Of file pages only (6.13)
   precision   used of fetched, as far as known, and of how many (n)
   hold-out    where nothing was fetched (modes observe, or the other kind's): precision, and recall as the paper
               defines it, against all demand faults

@@ -3,7 +3,7 @@
 use super::table::{bytes, columns, row};
 use super::{Context, Failure};
 use crate::api::{StatsParameters, StatsReply, SwitchOf, mode_word};
-use prepage_core::outcome::{Outcome, Share, SwitchRecord};
+use prepage_core::outcome::{Late, Outcome, Share, SwitchRecord};
 use std::collections::BTreeMap;
 
 /// `prepage stats`
@@ -38,8 +38,10 @@ pub fn records_table(records: &[&SwitchRecord]) -> String {
         "fetched",
         "used",
         "unknown",
-        "late",
+        "overtaken",
         "missed",
+        "late",
+        "late ms",
         "precision",
         "hold-out precision",
         "recall",
@@ -58,7 +60,6 @@ pub fn records_table(records: &[&SwitchRecord]) -> String {
 fn line(record: &SwitchRecord, kind: &str, outcome: &Outcome, first: bool) -> Vec<String> {
     let timing = &record.timing;
     let once = |text: String| if first { text } else { String::new() };
-    let ms = |us: u64| format!("{:.1}", us as f64 / 1_000.0);
     let wasted = outcome.wasted() * prepage_kernel::page::page_size();
     let mut line = vec![
         once(record.number.to_string()),
@@ -73,11 +74,14 @@ fn line(record: &SwitchRecord, kind: &str, outcome: &Outcome, first: bool) -> Ve
         outcome.fetched,
         outcome.used,
         outcome.unknown,
-        outcome.late,
+        outcome.overtaken,
         outcome.missed,
     ];
     line.extend(counts.map(|count| count.to_string()));
+    let late = |show: fn(Late) -> String| outcome.late.map_or("-".to_owned(), show);
     line.extend([
+        late(|late| late.pages.to_string()),
+        late(|late| ms(late.wait_us)),
         share(outcome.precision),
         share(outcome.holdout_precision),
         share(outcome.holdout_recall),
@@ -87,6 +91,10 @@ fn line(record: &SwitchRecord, kind: &str, outcome: &Outcome, first: bool) -> Ve
         once(note(record)),
     ]);
     line
+}
+
+fn ms(us: u64) -> String {
+    format!("{:.1}", us as f64 / 1_000.0)
 }
 
 /// `87 % (n 1200)`, or `-` where nothing was looked at.

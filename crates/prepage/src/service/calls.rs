@@ -308,7 +308,7 @@ impl Service {
     fn call_begin(&mut self, caller: Caller, given: BeginParameters) -> Answer {
         let (app, source) = match given.source {
             Reporter::Focus => {
-                let pid = given.pid.ok_or_else(nothing_named)?;
+                let pid = given.target.pid.ok_or_else(nothing_named)?;
                 // The hot path: no look at /proc where the process is known.
                 let app = self
                     .executor
@@ -317,10 +317,7 @@ impl Service {
                 (app.filter(|app| may_act(caller, app)), Source::Focus)
             }
             Reporter::Explicit => {
-                let BeginParameters {
-                    pid, cgroup, name, ..
-                } = given;
-                let app = self.find_tracked_target(caller, &Target { pid, cgroup, name })?;
+                let app = self.find_tracked_target(caller, &given.target)?;
                 (Some(app), Source::Explicit)
             }
         };

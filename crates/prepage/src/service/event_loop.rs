@@ -1,11 +1,10 @@
 //! The loop: what happened, one by one, in the order of [`Token`].
 
+use super::Service;
 use super::poller::Token;
 use super::signals::{Order, order};
-use super::start::{Options, apply};
-use super::{Service, notify};
 use crate::sources::api::Wants;
-use crate::{config, log_error, log_info, log_warning};
+use crate::{log_error, log_warning};
 use prepage_core::identity::AppId;
 use prepage_core::machine::{Event, Nanos};
 use prepage_core::signal::Source;
@@ -256,44 +255,6 @@ impl Service {
                 Order::Reload => self.reload(),
             }
         }
-    }
-
-    /// Takes over a changed configuration. A wrong one changes nothing.
-    fn reload(&mut self) {
-        notify::reloading();
-        let before = self.config.clone();
-        match config::load(self.config_file.as_deref()) {
-            Err(error) => log_error!("the configuration stays as it was: {error}"),
-            Ok(mut config) => {
-                let paths = Options {
-                    state: Some(before.service.state.clone()),
-                    socket: Some(before.service.socket.clone()),
-                    ..Options::default()
-                };
-                apply(&mut config, &paths);
-                self.take_over(config);
-            }
-        }
-        notify::notify("READY=1");
-    }
-
-    fn take_over(&mut self, mut config: config::Config) {
-        let parameters = |c: &config::Config| (c.params(), c.engine());
-        if parameters(&config) != parameters(&self.config) {
-            log_warning!(
-                "only [service] can change now; the other tables change with the next start"
-            );
-            config = config::Config {
-                service: config.service,
-                ..self.config.clone()
-            };
-        }
-        if config.service.mode != self.config.service.mode {
-            self.step_now(Event::SetMode(config.service.mode));
-        }
-        self.config = config;
-        self.track_what_is_known();
-        log_info!("the configuration was read again");
     }
 }
 

@@ -8,6 +8,7 @@ mod findings;
 mod notify;
 mod poller;
 mod recording;
+mod reload;
 mod signals;
 mod start;
 mod tracking;
@@ -31,7 +32,6 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::signals::SignalFd;
 use recording::Recording;
 use rustix::fd::BorrowedFd;
-use std::path::PathBuf;
 use tracking::Tracking;
 
 /// An executor that says when it has something to tell.
@@ -55,9 +55,9 @@ impl WakingExecutor for Engine {
 
 /// What a service is made of.
 pub struct Parts {
-    /// Where its configuration comes from, for a reload.
-    pub config_file: Option<PathBuf>,
-    /// Its configuration.
+    /// The command line: it wins over the configuration, also when that is read again.
+    pub options: Options,
+    /// Its configuration, with what the command line says.
     pub config: Config,
     /// What executes actions.
     pub executor: Box<dyn WakingExecutor>,
@@ -69,13 +69,11 @@ pub struct Parts {
     pub signals: Option<SignalFd>,
     /// What does not work on this machine.
     pub missing: Vec<String>,
-    /// Where switches in mode observe are recorded.
-    pub record: Option<PathBuf>,
 }
 
 /// The running service.
 pub struct Service {
-    config_file: Option<PathBuf>,
+    options: Options,
     config: Config,
     machine: Machine,
     executor: Box<dyn WakingExecutor>,

@@ -2,6 +2,7 @@
 
 use super::poller::{Poller, Token};
 use super::recording::Recording;
+use super::reload::{onset_flags, watch_pressure};
 use super::tracking::Tracking;
 use super::{Parts, Service, State, findings, notify, signals};
 use crate::config::{self, Config};
@@ -9,7 +10,6 @@ use crate::sources::api::ApiSocket;
 use crate::sources::exits::Exits;
 use crate::sources::groups::Groups;
 use crate::sources::onset::OnsetWindows;
-use crate::sources::pressure::Pressure;
 use crate::{discover, log_info, log_warning};
 use prepage_core::machine::Machine;
 use prepage_core::params::Mode;
@@ -34,7 +34,7 @@ pub struct Options {
     pub socket: Option<PathBuf>,
     /// `--mode`
     pub mode: Option<Mode>,
-    /// `--record`
+    /// `--record`: where switches in mode observe are recorded.
     pub record: Option<PathBuf>,
     /// `--check`
     pub check: bool,
@@ -71,14 +71,13 @@ pub fn run(options: Options) -> Result<(), Box<dyn Error>> {
     missing.extend_from_slice(engine.warnings());
     drop_unusable(&mut store);
     let service = Service::new(Parts {
-        config_file: options.config,
+        options,
         config,
         executor: Box::new(engine),
         store,
         socket,
         signals: Some(signals),
         missing,
-        record: options.record,
     })?;
     service.run()?;
     Ok(())
@@ -161,11 +160,8 @@ impl Service {
         let poller = Poller::new()?;
         poller.add(parts.socket.listener(), Token::Listener, EventFlags::IN)?;
         poller.add(parts.executor.wake_fd(), Token::Executor, EventFlags::IN)?;
-        // Without that signal faults are read when a switch is to end, and wake nobody up.
-        if parts.config.switch.onset_faults > 0 {
-            for fd in parts.executor.fault_fds() {
-                poller.add(fd, Token::Faults, EventFlags::IN)?;
-            }
+        for fd in parts.executor.fault_fds() {
+            poller.add(fd, Token::Faults, onset_flags(&parts.config))?;
         }
         if let Some(signals) = &parts.signals {
             poller.add(signals, Token::Signals, EventFlags::IN)?;
@@ -177,14 +173,16 @@ impl Service {
             poller.add(groups, Token::Groups, EventFlags::IN)?;
         }
         // That it is missing was reported with the other findings.
-        let pressure = Pressure::watch(parts.config.service.pressure_percent).ok();
-        if let Some(pressure) = &pressure {
-            poller.add(pressure, Token::Pressure, EventFlags::PRI)?;
-        }
-        let recording = parts.record.as_deref().map(Recording::open).transpose()?;
+        let pressure = watch_pressure(&parts.config, &poller).ok();
+        let recording = parts
+            .options
+            .record
+            .as_deref()
+            .map(Recording::open)
+            .transpose()?;
         let machine = Machine::new(parts.config.params(), parts.config.service.mode);
         let mut service = Self {
-            config_file: parts.config_file,
+            options: parts.options,
             config: parts.config,
             machine,
             executor: parts.executor,

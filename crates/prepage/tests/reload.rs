@@ -1,0 +1,145 @@
+//! SIGHUP: the whole configuration is read again while the service runs.
+
+mod common;
+
+use common::{Service, TempDir, application, wait_until};
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::Machine;
+use rustix::process::Signal;
+
+#[test]
+fn child_role() {
+    assert!(!prepage_kernel::testing::child::play_role(), "nobody asked");
+}
+
+/// Has the service read this configuration, and waits until its log holds `expected` once more than before.
+fn reload(service: &Service, config: &str, expected: &str) {
+    let before = service.log().matches(expected).count();
+    std::fs::write(service.config(), config).expect("writable");
+    service.signal(Signal::HUP);
+    wait_until(expected, || {
+        service.log().matches(expected).count() > before
+    });
+}
+
+const READ: &str = "the configuration was read again";
+
+/// The confidence that the next plan of the application has.
+fn confidence(service: &Service, app: &str) -> f64 {
+    let explained = service.json(&["explain", app]);
+    let confidence = explained["confidence"].as_f64().expect("a number");
+    (confidence * 100.0).round() / 100.0
+}
+
+fn fetching_threads(service: &Service) -> usize {
+    let pid = service.pid();
+    let threads = prepage_kernel::process::threads(pid).expect("running");
+    let name = |tid: i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default()
+    };
+    let is_fetching = |tid: &i32| name(*tid).starts_with("prepage-anon");
+    threads.iter().filter(|tid| is_fetching(tid)).count()
+}
+
+#[test]
+fn parameters_of_the_estimators_hold_from_the_next_plan_on() {
+    let service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "planned");
+    service.call(&["track", "--pid", &app.pid().to_string()]);
+    assert_eq!(confidence(&service, "planned"), 0.6);
+    reload(&service, "[budget]\nconfidence = 0.85\n", READ);
+    assert_eq!(confidence(&service, "planned"), 0.85);
+    reload(&service, "", READ);
+    assert_eq!(confidence(&service, "planned"), 0.6);
+}
+
+#[test]
+fn parameters_of_fetching_make_new_threads_and_end_the_old() {
+    let service = Service::start("[fetch]\nanon_threads = 2\n");
+    wait_until("two threads", || fetching_threads(&service) == 2);
+    reload(&service, "[fetch]\nanon_threads = 5\n", READ);
+    wait_until("five threads", || fetching_threads(&service) == 5);
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing_and_is_reported_with_its_place() {
+    let service = Service::start("[budget]\nconfidence = 0.7\n");
+    let apps = TempDir::new();
+    let app = application(&apps, "kept");
+    service.call(&["track", "--pid", &app.pid().to_string()]);
+    for (wrong, place) in [
+        ("[budget\n", "prepage.toml:1"),
+        ("[budget]\nconfidence = 0.9\nwaste = 1\n", "prepage.toml:3"),
+        ("[budget]\n\nconfidence = 7.0\n", "prepage.toml:3"),
+        ("[fetch]\nanon_nice = -100\n", "prepage.toml:2"),
+    ] {
+        reload(&service, wrong, "the configuration stays as it was");
+        let log = service.log();
+        assert!(
+            log.lines().last().is_some_and(|l| l.contains(place)),
+            "{log}"
+        );
+        assert_eq!(confidence(&service, "kept"), 0.7);
+    }
+}
+
+#[test]
+fn what_needs_a_restart_is_named_and_the_rest_is_taken_over() {
+    let service = Service::start("");
+    let apps = TempDir::new();
+    let app = application(&apps, "partly");
+    service.call(&["track", "--pid", &app.pid().to_string()]);
+    reload(
+        &service,
+        "[service]\nsocket = \"/nonexistent/s\"\n[observe]\nfile_ring_pages = 64\n[budget]\nconfidence = 0.8\n",
+        READ,
+    );
+    let log = service.log();
+    // The socket was given on the command line, which wins.
+    assert!(!log.contains("service.socket"), "{log}");
+    assert!(
+        log.contains("observe.file_ring_pages stays as it was until the next start"),
+        "{log}"
+    );
+    assert_eq!(confidence(&service, "partly"), 0.8);
+}
+
+#[test]
+fn the_command_line_and_the_command_win_over_what_did_not_change() {
+    let mut service = Service::start("");
+    service.signal(Signal::TERM);
+    service.wait();
+    service.start_again(&["--mode", "observe"]);
+    reload(&service, "[service]\nmode = \"anon\"\n", READ);
+    assert_eq!(service.call(&["mode"]), "observe\n");
+    service.call(&["mode", "off"]);
+    reload(&service, "[switch]\nquiet_ms = 100\n", READ);
+    assert_eq!(service.call(&["mode"]), "off\n");
+}
+
+#[test]
+fn the_onset_of_demand_faults_becomes_a_signal() {
+    const PAGES: u64 = 2048;
+    const REST: &str = "quiet_ms = 20\nrepeat_ms = 0\nonset_pause_ms = 0\n";
+    let _machine = Machine::with_swap();
+    let service = Service::start(&format!("[switch]\nonset_faults = 0\n{REST}"));
+    let mut child = Child::spawn(PAGES);
+    service.call(&["track", "--pid", &child.pid().to_string()]);
+    child.swap_out();
+    child.tell_pages("read", 0..PAGES);
+    service.call(&["status"]);
+    assert_eq!(service.switches(), [] as [serde_json::Value; 0]);
+    reload(
+        &service,
+        &format!("[switch]\nonset_faults = 48\n{REST}"),
+        READ,
+    );
+    // A service that gets no core until all pages are back finds nothing swapped out: the next burst is another chance.
+    wait_until("the switch", || {
+        child.swap_out();
+        child.tell_pages("read", 0..PAGES);
+        !service.switches().is_empty()
+    });
+    assert_eq!(service.switches()[0]["source"], "onset");
+}
