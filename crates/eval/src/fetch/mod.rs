@@ -129,7 +129,11 @@ impl Rig {
             application.swap_out()?;
             self.begin(Mode::Observe);
             application.touch()?;
-            self.end()?;
+            if let Some(void) = self.end()?.void {
+                let cause =
+                    format!("void ({void:?}): are --pages more than a ring of faults holds?");
+                return Err(Error::new("learn", "a switch", cause));
+            }
         }
         Ok(())
     }
