@@ -38,6 +38,8 @@ pub struct Engine {
     /// Turns the recording of file accesses on and off; `None` where there is none.
     trace: Option<RingSwitch>,
     roster: Roster,
+    /// The copies that the next switches are to, where it is not to all.
+    aims: BTreeMap<AppId, Members>,
     /// Applications whose processes are to be looked up as soon as their fetch has begun.
     refresh_due: Vec<AppId>,
     switches: BTreeMap<AppId, Switch>,
@@ -51,6 +53,8 @@ pub struct Engine {
 #[derive(Debug, Default)]
 struct Switch {
     began: Nanos,
+    /// The copy of the application that is switched to; none means all.
+    copy: Option<Members>,
     job: Option<Arc<Job>>,
     path_us: u64,
 }
@@ -83,7 +87,8 @@ impl Engine {
             capacities,
             faults,
             trace: switch,
-            roster: Roster::default(),
+            roster: Roster::new(),
+            aims: BTreeMap::new(),
             refresh_due: Vec::new(),
             switches: BTreeMap::new(),
             events: Vec::new(),
@@ -113,14 +118,15 @@ impl Engine {
     }
 
     fn fetch(&mut self, now: Nanos, app: &AppId, plan: &Plan, mode: Mode) {
-        let members = self.roster.members(app);
+        let switch = self.switches.entry(app.clone()).or_default();
+        let members = self.roster.members(app, switch.copy.as_ref());
         let mut job = Job::new(plan, mode, &members, self.swaps_to_disk, now);
         job.share_among(self.pool.anon_threads());
+        job.keep_within(self.roster.memory_groups(app));
         let job = Arc::new(job);
         if !job.is_empty() {
             self.pool.run(&job);
         }
-        let switch = self.switches.entry(app.clone()).or_default();
         switch.began = now;
         switch.path_us = monotonic_ns().saturating_sub(now) / 1_000;
         switch.job = Some(job).filter(|job| !job.is_empty());
@@ -133,7 +139,9 @@ impl Engine {
             // A kernel that refuses now shows in a switch without file events.
             let _ = trace.enable();
         }
-        self.switches.entry(app.clone()).or_default().began = now;
+        let switch = self.switches.entry(app.clone()).or_default();
+        switch.began = now;
+        switch.copy = self.aims.remove(app);
         self.observer.tell(Command::Begin);
         self.refresh_due.push(app.clone());
         self.observer.ring_done();
@@ -165,7 +173,8 @@ impl Engine {
         self.swaps_to_disk = swaps_to_disk();
         let found = self.roster.refresh(&app);
         self.events.extend(found);
-        let members = self.roster.members(&app);
+        self.roster.find_memory_groups(&app);
+        let members = self.roster.members(&app, switch.copy.as_ref());
         let pids: BTreeSet<i32> = members.iter().map(|m| m.instance.pid).collect();
         let since = switch
             .began
@@ -212,15 +221,25 @@ fn swaps_to_disk() -> bool {
 }
 
 impl Executor for Engine {
-    fn follow(&mut self, app: &AppId, members: Members) {
-        self.roster.follow(app, members);
+    fn follow(&mut self, app: &AppId, copies: &[Members]) {
+        self.roster.follow(app, copies);
         let found = self.roster.refresh(app);
         self.events.extend(found);
+        self.roster.find_memory_groups(app);
     }
 
     fn unfollow(&mut self, app: &AppId) {
         self.roster.unfollow(app);
+        self.aims.remove(app);
         self.observer.tell(Command::Forget(app.clone()));
+    }
+
+    fn aim(&mut self, app: &AppId, pid: Option<i32>) {
+        let copy = pid.and_then(|pid| self.roster.copy_of(app, pid));
+        match copy {
+            Some(copy) => drop(self.aims.insert(app.clone(), copy.clone())),
+            None => drop(self.aims.remove(app)),
+        }
     }
 
     fn perform(&mut self, now: Nanos, action: Action) {
@@ -289,13 +308,17 @@ impl Executor for Engine {
         self.roster.app_of(pid).cloned()
     }
 
-    fn swapped_share(&self, app: &AppId, instances: &[(Instance, Vec<u64>)]) -> f32 {
+    fn swapped_share(&self, app: &AppId, pid: i32, instances: &[(Instance, Vec<u64>)]) -> f32 {
+        let copy = self.roster.copy_of(app, pid);
         let (mut asked, mut swapped) = (0u32, 0u32);
         let mut entry = [PageEntry::default()];
         for (instance, pages) in instances {
             let Some(member) = self.roster.member(app, instance) else {
                 continue;
             };
+            if self.roster.copy_of(app, instance.pid) != copy {
+                continue;
+            }
             for &page in pages {
                 asked += 1;
                 let read = member.pagemap.read(page, &mut entry).unwrap_or(0);

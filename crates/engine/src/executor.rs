@@ -6,8 +6,11 @@ use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
 use std::path::PathBuf;
 
-/// Which processes make up an application.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Most copies of one application followed.
+pub const COPIES_MAX: usize = 32;
+
+/// Which processes make up an application, or one copy of it where several run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Members {
     /// Every process in a control group and below it: an absolute directory of any hierarchy, v1 or v2.
     Cgroup(PathBuf),
@@ -31,11 +34,16 @@ pub struct FaultBurst {
 /// Executes actions. The service runs the real one, [`crate::Engine`]; tests run one that fails, and one that was
 /// recorded.
 pub trait Executor {
-    /// Follows an application's processes. Their instances come as events.
-    fn follow(&mut self, app: &AppId, members: Members);
+    /// Follows an application's processes, over all its copies (at most [`COPIES_MAX`]); these, and no others any
+    /// more. Their instances come as events.
+    fn follow(&mut self, app: &AppId, copies: &[Members]);
 
     /// Follows them no longer.
     fn unfollow(&mut self, app: &AppId);
+
+    /// Says that the application's next switch is to the copy that this process belongs to: the pages of other copies
+    /// are then neither fetched nor judged. To all of them where no process is given, or one that is not known.
+    fn aim(&mut self, app: &AppId, pid: Option<i32>);
 
     /// Starts an action; what comes of it arrives in [`Executor::events`]. Never blocks on the application, its
     /// files or its swap device.
@@ -60,7 +68,7 @@ pub trait Executor {
     /// The application that a process belongs to, among those followed.
     fn app_of(&self, pid: i32) -> Option<AppId>;
 
-    /// The share (0 to 1) of the planned anonymous pages of an application that is swapped out now. Looks at a
-    /// sample of bounded size.
-    fn swapped_share(&self, app: &AppId, instances: &[(Instance, Vec<u64>)]) -> f32;
+    /// The share (0 to 1) of these planned anonymous pages, as far as they are of the copy that process `pid` belongs
+    /// to, that is swapped out now.
+    fn swapped_share(&self, app: &AppId, pid: i32, instances: &[(Instance, Vec<u64>)]) -> f32;
 }

@@ -15,5 +15,5 @@ pub mod store;
 
 pub use engine::Engine;
 pub use error::{Error, Result};
-pub use executor::{Executor, FaultBurst, Members};
+pub use executor::{COPIES_MAX, Executor, FaultBurst, Members};
 pub use params::{CorePolicy, EngineParams, FetchParams, FileOrder, ObserveParams, ThreadPolicy};

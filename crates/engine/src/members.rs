@@ -1,8 +1,9 @@
 //! The processes of the applications followed.
 
-use crate::executor::Members;
+use crate::executor::{COPIES_MAX, Members};
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::Event;
+use prepage_kernel::cgroup::{self, Cgroup, Controller, Hierarchy};
 use prepage_kernel::pagemap::Pagemap;
 use prepage_kernel::process::{self, Process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +36,21 @@ pub struct Rights {
     pub groups: Vec<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Followed {
-    how: Members,
+    /// Each copy, and the processes that it had at the last refresh.
+    copies: Vec<(Members, BTreeSet<i32>)>,
     members: BTreeMap<i32, Arc<Member>>,
+    /// The memory control groups of its processes when they were last looked up.
+    memory_groups: BTreeSet<Cgroup>,
+}
+
+impl Followed {
+    fn copy_of(&self, pid: i32) -> Option<&Members> {
+        let mut copies = self.copies.iter();
+        let found = copies.find(|(_, pids)| pids.contains(&pid));
+        found.map(|(copy, _)| copy)
+    }
 }
 
 /// All applications followed, with their processes.
@@ -46,18 +58,24 @@ struct Followed {
 pub struct Roster {
     apps: BTreeMap<AppId, Followed>,
     by_pid: BTreeMap<i32, AppId>,
+    /// The control group hierarchies that were mounted at the start.
+    hierarchies: Vec<Hierarchy>,
 }
 
 impl Roster {
-    /// Begins to follow an application; [`Roster::refresh`] finds its processes.
-    pub fn follow(&mut self, app: &AppId, how: Members) {
-        match self.apps.get_mut(app) {
-            Some(followed) => followed.how = how,
-            None => {
-                let members = BTreeMap::new();
-                self.apps.insert(app.clone(), Followed { how, members });
-            }
+    /// A roster of nobody. Without control groups (`/proc` unreadable), nothing is known of limits.
+    pub fn new() -> Self {
+        Self {
+            hierarchies: cgroup::hierarchies().unwrap_or_default(),
+            ..Self::default()
         }
+    }
+
+    /// Follows an application's copies, and no others any more; [`Roster::refresh`] finds their processes.
+    pub fn follow(&mut self, app: &AppId, copies: &[Members]) {
+        let followed = self.apps.entry(app.clone()).or_default();
+        let nobody = |copy: &Members| (copy.clone(), BTreeSet::new());
+        followed.copies = copies.iter().take(COPIES_MAX).map(nobody).collect();
     }
 
     /// Ends following it.
@@ -71,10 +89,20 @@ impl Roster {
         self.by_pid.get(&pid)
     }
 
-    /// The processes of an application that were there at the last refresh.
-    pub fn members(&self, app: &AppId) -> Vec<Arc<Member>> {
-        let followed = self.apps.get(app);
-        followed.map_or_else(Vec::new, |f| f.members.values().cloned().collect())
+    /// The copy of an application that a process belongs to; `None` where there is only one, or it is in none.
+    pub fn copy_of(&self, app: &AppId, pid: i32) -> Option<&Members> {
+        let several = self.apps.get(app).filter(|f| f.copies.len() > 1)?;
+        several.copy_of(pid)
+    }
+
+    /// The processes of an application, or of one copy of it, that were there at the last refresh.
+    pub fn members(&self, app: &AppId, copy: Option<&Members>) -> Vec<Arc<Member>> {
+        let Some(followed) = self.apps.get(app) else {
+            return Vec::new();
+        };
+        let wanted = |pid: i32| copy.is_none_or(|copy| followed.copy_of(pid) == Some(copy));
+        let members = followed.members.iter().filter(|(pid, _)| wanted(**pid));
+        members.map(|(_, member)| Arc::clone(member)).collect()
     }
 
     /// One of them.
@@ -83,12 +111,33 @@ impl Roster {
         (member.instance == *instance).then_some(member)
     }
 
+    /// Looks in which memory control groups its processes are. That reads a small file for each: do it ahead.
+    pub fn find_memory_groups(&mut self, app: &AppId) {
+        let Some(followed) = self.apps.get_mut(app) else {
+            return;
+        };
+        let group = |pid: &i32| cgroup::of_process(&self.hierarchies, *pid, Controller::Memory);
+        // A process that has ended is in no group.
+        let found = followed.members.keys().filter_map(|pid| group(pid).ok()?);
+        followed.memory_groups = found.collect();
+    }
+
+    /// What [`Roster::find_memory_groups`] found last.
+    pub fn memory_groups(&self, app: &AppId) -> Vec<Cgroup> {
+        let followed = self.apps.get(app);
+        followed.map_or_else(Vec::new, |f| f.memory_groups.iter().cloned().collect())
+    }
+
     /// Looks which processes there are now. Returns an event for each instance that ended or began.
     pub fn refresh(&mut self, app: &AppId) -> Vec<Event> {
         let Some(followed) = self.apps.get_mut(app) else {
             return Vec::new();
         };
-        let present = pids_of(&followed.how);
+        for (copy, pids) in &mut followed.copies {
+            *pids = pids_of(copy);
+        }
+        let present = followed.copies.iter().flat_map(|(_, pids)| pids);
+        let present: BTreeSet<i32> = present.copied().collect();
         let mut events = Vec::new();
         let by_pid = &mut self.by_pid;
         followed.members.retain(|pid, member| {

@@ -81,8 +81,8 @@ pub struct FetchParams {
     pub file_order: FileOrder,
     /// With `file_order = "access"`: most bytes in flight for one thread.
     pub file_depth_bytes: u64,
-    /// Distance, in pages, at which one page is read ahead of the rest where the file system maps files by
-    /// indirect or direct node blocks. The paper: 512.
+    /// With `file_order = "file"`: distance, in pages, at which one page is read ahead of the rest where the file
+    /// system maps files by indirect or direct node blocks. The paper: 512.
     pub metadata_stride_pages: u64,
     /// A thread that has been in one system call for this long, in milliseconds, is given up and replaced.
     pub watchdog_ms: u64,

@@ -30,7 +30,8 @@ struct CacheStatRange {
 }
 
 /// Counts the pages of `fd` in the byte range; a length of 0 means to the end of the file. On swapped-out shmem the
-/// evicted counts are what is in swap.
+/// evicted counts are what is in swap. On overlay all counts are 0: the pages are those of the layer's file
+/// ([`crate::mincore::resident`] sees them).
 ///
 /// `ENOSYS` before 6.5 (see [`crate::mincore::resident`]), `EOPNOTSUPP` on hugetlbfs, `EPERM` (6.13+) on files that the
 /// caller could neither write nor owns.

@@ -22,8 +22,10 @@ pub struct Opened {
     pub pid: i32,
     /// Its path as we see it, at the time of the drain; ` (deleted)` is appended where it was removed.
     pub path: PathBuf,
-    /// What fstat says. Like tracepoints, `dev` may differ from that on btrfs and overlay.
+    /// What fstat says. Tracepoints may give another device on btrfs and overlay: see [`crate::mountinfo::Devices`].
     pub stat: FileStat,
+    /// The mount that it was opened by; `None` where the kernel does not say (before 5.8).
+    pub mount_id: Option<u64>,
 }
 
 /// What a drain did.
@@ -154,6 +156,7 @@ fn take(event: RawEvent, drained: &mut Drained, visit: &mut impl FnMut(Opened)) 
                 pid: event.pid,
                 path,
                 stat,
+                mount_id: open::mount_id(fd.as_fd(), Path::new("")),
             });
         }
         _ => drained.unresolved += 1,

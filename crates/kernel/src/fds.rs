@@ -15,6 +15,8 @@ pub struct OpenFile {
     pub dev: u64,
     /// Inode number.
     pub inode: u64,
+    /// The mount that it was opened by; `None` where the kernel does not say (before 5.8).
+    pub mount_id: Option<u64>,
 }
 
 /// At most this many descriptors of one process are looked at.
@@ -54,6 +56,7 @@ pub fn open_files(pid: i32) -> Result<Vec<OpenFile>> {
                 path,
                 dev: metadata.dev(),
                 inode: metadata.ino(),
+                mount_id: crate::open::mount_id(rustix::fs::CWD, &entry.path()),
             });
         }
     }

@@ -1,7 +1,8 @@
-//! /proc/self/mountinfo: what is mounted where.
+//! /proc/PID/mountinfo: what is mounted where, and by which devices the kernel names files there.
 
 use crate::error::{Error, Result};
-use crate::text;
+use crate::{open, text};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -27,9 +28,14 @@ pub struct Mount {
 
 /// Reads /proc/self/mountinfo. In the order of mounting: a later one hides an earlier one at the same place.
 pub fn read() -> Result<Vec<Mount>> {
-    const PATH: &str = "/proc/self/mountinfo";
-    parse(&text::read_bytes(PATH)?)
-        .map_err(|line| Error::malformed("parse", PATH, format!("malformed line {line:?}")))
+    read_of(std::process::id().cast_signed())
+}
+
+/// Reads /proc/PID/mountinfo: the mounts that this process sees.
+pub fn read_of(pid: i32) -> Result<Vec<Mount>> {
+    let path = format!("/proc/{pid}/mountinfo");
+    parse(&text::read_bytes(&path)?)
+        .map_err(|line| Error::malformed("parse", path, format!("malformed line {line:?}")))
 }
 
 /// Parses the contents of a mountinfo file. The error is the first malformed line.
@@ -80,6 +86,60 @@ pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
         .max_by_key(|mount| mount.mount_point.components().count())
 }
 
+/// Major and minor number of a device.
+pub type Device = (u32, u32);
+
+/// By which devices tracepoints name the files of mounts: `s_dev` of the file system that holds the pages. stat gives
+/// another on btrfs (a number for each subvolume) and on overlay (its own; the pages belong to the file in a layer).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    by_mount: HashMap<u64, Device>,
+    /// From an overlay's `s_dev` to that of its layers.
+    layers: HashMap<Device, Device>,
+}
+
+impl Devices {
+    /// Those of these mounts. Layers that have no path here, as those of an overlay that was mounted elsewhere, are
+    /// left out.
+    pub fn of(mounts: &[Mount]) -> Devices {
+        let by_mount: HashMap<u64, Device> = mounts.iter().map(|m| (m.id, m.dev)).collect();
+        let overlays = mounts.iter().filter(|mount| mount.fs_type == "overlay");
+        let layers = overlays.filter_map(|mount| {
+            let layer = top_layer(&mount.super_options)?;
+            let id = open::mount_id(rustix::fs::CWD, Path::new(layer))?;
+            Some((mount.dev, *by_mount.get(&id)?))
+        });
+        Devices {
+            layers: layers.collect(),
+            by_mount,
+        }
+    }
+
+    /// The device by which tracepoints name a file: `mount_id` and `dev` are those of stat. `None` where the mount is
+    /// none of these, so that the file's path means nothing here: an overlay opens its layers' files by mounts of its own.
+    pub fn of_file(&self, mount_id: Option<u64>, dev: u64) -> Option<Device> {
+        let device = match mount_id {
+            Some(id) => *self.by_mount.get(&id)?,
+            None => (rustix::fs::major(dev), rustix::fs::minor(dev)),
+        };
+        Some(self.of_mapping(device))
+    }
+
+    /// The same for what is mapped: `dev` is that of [`crate::maps`], which is the overlay's own from 6.8 on.
+    pub fn of_mapping(&self, dev: Device) -> Device {
+        self.layers.get(&dev).copied().unwrap_or(dev)
+    }
+}
+
+/// The directory in which an overlay's topmost layer lies, by its options. An inode number of the overlay is that of
+/// the layer's file where all layers lie on one file system and the file was not copied up.
+fn top_layer(options: &str) -> Option<&str> {
+    let option = |name: &str| options.split(',').find_map(|o| o.strip_prefix(name));
+    let layer = option("upperdir=").or_else(|| option("lowerdir=")?.split(':').next());
+    // An escaped separator would have cut it short.
+    layer.filter(|path| path.starts_with('/') && !path.contains('\\'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +163,22 @@ mod tests {
             [of("/mnt/x"), of("/mnt 2/x"), of("/mntx"), of("relative")],
             [Some(40), Some(36), Some(27), None]
         );
+    }
+
+    #[test]
+    fn the_top_layer_is_the_upper_or_the_first_lower() {
+        assert_eq!(
+            top_layer("rw,lowerdir=/a:/b,upperdir=/u,workdir=/w"),
+            Some("/u")
+        );
+        assert_eq!(top_layer("ro,lowerdir=/a:/b"), Some("/a"));
+        assert_eq!(
+            top_layer("ro,lowerdir=l/A:l/B"),
+            None,
+            "relative to whoever mounted it"
+        );
+        assert_eq!(top_layer("rw,lowerdir=/a\\:b"), None);
+        assert_eq!(top_layer("rw"), None);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What stat says of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,14 @@ const RETRIES_MAX: usize = 8;
 /// their own). Needs the right to ptrace-read the process.
 pub fn process_root(pid: i32) -> Result<OwnedFd> {
     open_directory_path(&format!("/proc/{pid}/root"))
+}
+
+/// The root directory of a process as a path that we see: paths of its files, as /proc and fanotify show them, begin
+/// with it. `/` for that of another mount namespace, whose paths are shown as there. Needs the right to ptrace-read the
+/// process.
+pub fn process_root_path(pid: i32) -> Result<PathBuf> {
+    let path = format!("/proc/{pid}/root");
+    std::fs::read_link(&path).map_err(|error| Error::new("readlink", path, error))
 }
 
 /// Our own root directory.
@@ -133,6 +141,14 @@ fn reopen(handle: &OwnedFd, more: OFlags) -> std::result::Result<OwnedFd, Errno>
         Err(Errno::PERM) => rustix::fs::open(path.as_str(), flags, Mode::empty()),
         result => result,
     }
+}
+
+/// The mount by which a file was opened, or that a path leads through: an id of [`crate::mountinfo`]. `path` may be
+/// empty: `fd` itself. `None` where the kernel does not say (before 5.8).
+pub fn mount_id(fd: BorrowedFd<'_>, path: &Path) -> Option<u64> {
+    let mask = StatxFlags::MNT_ID;
+    let stat = rustix::fs::statx(fd, path, AtFlags::EMPTY_PATH, mask).ok()?;
+    (stat.stx_mask & mask.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
 /// What fstat says of an open file.

@@ -17,6 +17,10 @@ impl PageEntry {
     const FILE_OR_SHARED: u64 = 1 << 61;
     const GUARD: u64 = 1 << 58;
     const EXCLUSIVE: u64 = 1 << 56;
+    const SWAP_TYPE: u64 = 0x1f;
+    /// The highest swap type, never an area's. Markers have it (5.19+): they say something of a page that is not there.
+    /// Without CAP_SYS_ADMIN pagemap gives no type.
+    const MARKER: u64 = Self::SWAP_TYPE;
 
     /// The page is mapped by the page table. A page that is only in the page or swap cache is not.
     pub fn present(self) -> bool {
@@ -25,14 +29,16 @@ impl PageEntry {
 
     /// The page table holds a swap entry: the page is in a swap area, or in the swap cache but not touched since.
     /// Never set for shmem, whose swap entries are in the page cache's tree. Also set while a page migrates, with a
-    /// type above that of every swap area. Guard pages (6.13+, told apart from 6.15 on) are not counted as swapped.
+    /// type above that of every swap area. Not set for markers, which the kernel reports like swap entries: guard pages
+    /// (6.13+), and missing pages that userfaultfd write-protects (6.4+), where a reader allocates or waits for a monitor.
     pub fn swapped(self) -> bool {
         self.0 & (Self::SWAPPED | Self::GUARD) == Self::SWAPPED
+            && self.0 & Self::SWAP_TYPE != Self::MARKER
     }
 
     /// The number of the swap area ([`crate::swaps::SwapArea::index`]) of a swapped page.
     pub fn swap_type(self) -> Option<u32> {
-        self.swapped().then_some((self.0 & 0x1f) as u32)
+        self.swapped().then_some((self.0 & Self::SWAP_TYPE) as u32)
     }
 
     /// The page's offset in its swap area, in pages. 0 without CAP_SYS_ADMIN on some kernels.
@@ -209,7 +215,8 @@ impl Pagemap {
     /// Appends to `out` the regions of `pages` (ascending, maximal) whose pages have all `required` categories and
     /// none of the `excluded`. Required or excluded must not be empty, and guard pages are never among them.
     ///
-    /// Uses PAGEMAP_SCAN where there is one, else reads every entry: the result is the same.
+    /// Uses PAGEMAP_SCAN where there is one, else reads every entry: the result is the same, but that PAGEMAP_SCAN counts
+    /// userfaultfd's markers as swapped.
     pub fn scan(
         &self,
         pages: Range<u64>,

@@ -199,7 +199,8 @@ fn read<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, ApiErr
 pub struct TrackReply {
     /// The application's id.
     pub app: String,
-    /// What makes it up: a control group's directory, `process tree of PID`, or `not running`.
+    /// What makes it up: each copy's control group directory or `process tree of PID`, separated by commas, or
+    /// `not running`.
     pub members: String,
     /// Whether it was not tracked before.
     pub new: bool,

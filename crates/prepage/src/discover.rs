@@ -113,13 +113,13 @@ pub fn main_process(pids: &[i32]) -> Option<ProcessFacts> {
         .find(|f| f.exe.is_some())
 }
 
-/// The applications that are running now, by id.
-pub fn running(around: &Surroundings) -> BTreeMap<prepage_core::identity::AppId, Identity> {
+/// Every copy of every application that is running now, once.
+pub fn running(around: &Surroundings) -> Vec<Identity> {
     let mut found = BTreeMap::new();
     for pid in process::processes().unwrap_or_default() {
         if let Ok(Some(identity)) = identify(pid, around) {
-            found.entry(identity.app.clone()).or_insert(identity);
+            found.entry(identity.members.clone()).or_insert(identity);
         }
     }
-    found
+    found.into_values().collect()
 }

@@ -50,14 +50,14 @@ pub struct Surroundings {
     pub own_groups: Vec<Membership>,
 }
 
-/// An application, as found from one of its processes.
+/// A running copy of an application, as found from one of its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// What it is called.
     pub app: AppId,
-    /// What makes it up.
+    /// What makes this copy up.
     pub members: Members,
-    /// The process that names it: when it ends, the application may have ended.
+    /// The process that names it: when it ends, the copy may have ended.
     pub main: i32,
 }
 

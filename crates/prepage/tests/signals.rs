@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{TempDir, application, wait_until};
+use common::{Running, TempDir, application, wait_until};
 use prepage::api::{Target, TrackReply, parse_app_id};
 use prepage::client::Client;
 use prepage::config::{Config, merge};
@@ -19,13 +19,15 @@ use prepage_engine::{EngineParams, Executor, FaultBurst, Members};
 use prepage_kernel::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the executor tells, and what it was told.
 #[derive(Default)]
 struct Script {
-    followed: Vec<(AppId, Members)>,
+    followed: BTreeMap<AppId, Vec<Members>>,
+    aims: Vec<Option<i32>>,
     actions: Vec<Action>,
     bursts: Vec<FaultBurst>,
     events: Vec<Event>,
@@ -92,14 +94,16 @@ impl Scripted {
 }
 
 impl Executor for Scripted {
-    fn follow(&mut self, app: &AppId, members: Members) {
-        self.script().followed.push((app.clone(), members));
+    fn follow(&mut self, app: &AppId, copies: &[Members]) {
+        self.script().followed.insert(app.clone(), copies.to_vec());
     }
 
     fn unfollow(&mut self, app: &AppId) {
-        self.script()
-            .followed
-            .retain(|(followed, _)| followed != app);
+        self.script().followed.remove(app);
+    }
+
+    fn aim(&mut self, _app: &AppId, pid: Option<i32>) {
+        self.script().aims.push(pid);
     }
 
     fn perform(&mut self, _now: Nanos, action: Action) {
@@ -137,11 +141,12 @@ impl Executor for Scripted {
 
     fn app_of(&self, pid: i32) -> Option<AppId> {
         let script = self.script();
-        let own = |(_, members): &&(AppId, Members)| *members == Members::Tree(pid);
-        script.followed.iter().find(own).map(|(app, _)| app.clone())
+        let mut apps = script.followed.iter();
+        let own = apps.find(|(_, copies)| copies.contains(&Members::Tree(pid)));
+        own.map(|(app, _)| app.clone())
     }
 
-    fn swapped_share(&self, _app: &AppId, instances: &[(Instance, Vec<u64>)]) -> f32 {
+    fn swapped_share(&self, _app: &AppId, _pid: i32, instances: &[(Instance, Vec<u64>)]) -> f32 {
         let mut script = self.script();
         script
             .sampled
@@ -323,6 +328,74 @@ fn focus_begins_a_switch_and_ignores_what_is_not_tracked() {
     assert_eq!(focus(2_147_483_000)["tracked"], false);
     wait_until("the end", || rig.sources() == ["focus"]);
     assert_eq!(rig.executor.collected(), 1);
+}
+
+#[test]
+fn copies_of_one_program_are_one_application_and_are_switched_to_one_by_one() {
+    let rig = Rig::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\nonset_faults = 0\n");
+    let apps = TempDir::new();
+    let [first, second] = [0, 1].map(|_| application(&apps, "twice"));
+    let trees = |of: &[&Running]| -> Vec<Members> {
+        of.iter().map(|one| Members::Tree(one.pid())).collect()
+    };
+    let app = rig.track(first.pid());
+    let followed = || rig.executor.script().followed.get(&app).cloned();
+    assert_eq!(
+        followed(),
+        Some(trees(&[&first, &second])),
+        "both are found"
+    );
+    // One that begins later is found by what it does.
+    let third = application(&apps, "twice");
+    for one in [&third, &first] {
+        let parameters = serde_json::json!({"pid": one.pid(), "source": "focus"});
+        assert_eq!(rig.call("SwitchBegin", parameters)["app"], app.to_string());
+        rig.call("SwitchEnd", serde_json::json!({"pid": one.pid()}));
+    }
+    rig.call("SwitchBegin", serde_json::json!({"name": "twice"}));
+    assert_eq!(followed(), Some(trees(&[&first, &second, &third])));
+    let aims = rig.executor.script().aims.clone();
+    assert_eq!(aims, [Some(third.pid()), Some(first.pid()), None]);
+    drop(first);
+    wait_until("the end of the first", || {
+        followed() == Some(trees(&[&second, &third]))
+    });
+    drop((second, third));
+    wait_until("the end of the last", || followed().is_none());
+}
+
+#[test]
+fn a_copy_that_is_given_a_name_is_no_copy_any_more() {
+    let rig = Rig::start("[switch]\nonset_faults = 0\n");
+    let apps = TempDir::new();
+    let [first, second] = [0, 1].map(|_| application(&apps, "renamed"));
+    let app = rig.track(first.pid());
+    let parameters = serde_json::json!({"pid": second.pid(), "name": "other"});
+    assert_eq!(rig.call("Track", parameters)["app"], "named:other@0");
+    let members = |app: &str| {
+        let status = rig.call("Status", serde_json::json!({}));
+        let apps = status["apps"].as_array().expect("a list").clone();
+        let found = apps.into_iter().find(|one| one["app"] == app);
+        found.map(|one| one["members"].as_str().expect("text").to_owned())
+    };
+    let (one, other) = (app.to_string(), "named:other@0");
+    let tree = |of: &Running| Some(format!("process tree of {}", of.pid()));
+    assert_eq!(
+        (members(&one), members(other)),
+        (tree(&first), tree(&second))
+    );
+    // Tracked again by its program's name, it keeps the name that it was given.
+    rig.call("Track", serde_json::json!({"name": "renamed"}));
+    assert_eq!(
+        (members(&one), members(other)),
+        (tree(&first), tree(&second))
+    );
+    // Its only process is given another: nothing is left to track.
+    rig.call(
+        "Track",
+        serde_json::json!({"pid": first.pid(), "name": "third"}),
+    );
+    assert_eq!(members(&one), None);
 }
 
 #[test]

@@ -65,6 +65,9 @@ impl Worker<'_> {
             for piece in pieces {
                 let member = &self.job.members[piece.member];
                 let ranges = self.absent(member, piece.extent);
+                if !self.job.admit(&piece, pages_in(&ranges)) {
+                    return;
+                }
                 // A process that ends meanwhile, or a region that is gone: nothing left to bring in.
                 let _ = process_madvise::willneed(member.process.pidfd(), &ranges);
             }
@@ -99,6 +102,10 @@ impl Worker<'_> {
         // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
         // MADV_WILLNEED brings in only what exists.
         let swapped: Vec<Range<u64>> = runs(piece.extent, &self.entries, |e| e.swapped());
+        // What goes to a disk was admitted when it was submitted.
+        if !self.job.swaps_to_disk && !self.job.admit(piece, pages_in(&absent)) {
+            return;
+        }
         if piece.watch || swapped.is_empty() {
             let _ = process_madvise::willneed(member.process.pidfd(), &absent);
             self.note(piece.member, &absent);
@@ -150,6 +157,10 @@ impl Worker<'_> {
             sched::sleep_us(self.params.pace_us);
         }
     }
+}
+
+fn pages_in(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }
 
 /// The runs of pages of `extent` whose entry satisfies `wanted`.

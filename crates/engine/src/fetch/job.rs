@@ -7,7 +7,9 @@ use prepage_core::identity::{FileId, Instance};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
+use prepage_kernel::cgroup::Cgroup;
 use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::page::page_size;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +25,7 @@ pub struct Piece {
     pub watch: bool,
     /// Virtual pages.
     pub extent: Extent,
-    /// Pages of all pieces before it.
+    /// Pages of the plan before it.
     before: u64,
 }
 
@@ -56,6 +58,12 @@ pub struct Job {
     submit_next: AtomicU64,
     /// One share for each thread, so that two threads rarely meet in one page table, swap cluster or lock.
     shares: Vec<Share>,
+    /// The memory control groups that anonymous pages are charged to.
+    groups: Vec<Cgroup>,
+    /// Pages that can still be charged to them; looked up by the first thread that asks.
+    headroom_pages: OnceLock<AtomicU64>,
+    /// Pages of the plan before the first that found no headroom: the rest is not fetched.
+    end: AtomicU64,
     files_taken: Mutex<(usize, usize)>,
     cancelled: AtomicBool,
     first_fetch: AtomicU64,
@@ -114,6 +122,9 @@ impl Job {
             signalled,
             submit_next: AtomicU64::new(0),
             shares: Vec::new(),
+            groups: Vec::new(),
+            headroom_pages: OnceLock::new(),
+            end: AtomicU64::new(u64::MAX),
             files_taken: Mutex::new((0, 0)),
             cancelled: AtomicBool::new(false),
             first_fetch: AtomicU64::new(0),
@@ -199,6 +210,27 @@ impl Job {
             .collect();
     }
 
+    /// Has no more anonymous pages fetched than these memory control groups have headroom for.
+    pub fn keep_within(&mut self, groups: Vec<Cgroup>) {
+        self.groups = groups;
+    }
+
+    /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
+    /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
+    pub fn admit(&self, piece: &Piece, pages: u64) -> bool {
+        let headroom = self
+            .headroom_pages
+            .get_or_init(|| headroom_pages(&self.groups).into());
+        let take = |left: u64| left.checked_sub(pages);
+        let admitted = headroom
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok();
+        if !admitted {
+            self.end.fetch_min(piece.before, Ordering::Relaxed);
+        }
+        admitted
+    }
+
     /// Takes the next `pages` pages to be submitted to the swap device; empty when all are taken.
     pub fn take_to_submit(&self, pages: u64) -> Vec<Piece> {
         self.take(&self.submit_next, pages, u64::MAX)
@@ -216,6 +248,7 @@ impl Job {
     }
 
     fn take(&self, next: &AtomicU64, pages: u64, end: u64) -> Vec<Piece> {
+        let end = end.min(self.end.load(Ordering::Relaxed));
         if self.is_cancelled() || next.load(Ordering::Relaxed) >= end {
             return Vec::new();
         }
@@ -233,6 +266,7 @@ impl Job {
             let end = piece.extent.len.min(to - piece.before);
             taken.push(Piece {
                 extent: Extent::between(piece.extent.start + skip, piece.extent.start + end),
+                before: piece.before + skip,
                 ..*piece
             });
         }
@@ -336,6 +370,20 @@ pub struct Part {
     pub stale_files: Vec<FileId>,
     /// CPU time, in nanoseconds.
     pub cpu_ns: u64,
+}
+
+/// The part of the headroom that prepaging leaves to what the application allocates meanwhile: one in so many pages.
+const HEADROOM_LEFT: u64 = 8;
+
+/// Pages that prepaging may charge to these groups; without end where nothing limits them.
+fn headroom_pages(groups: &[Cgroup]) -> u64 {
+    // A group that is gone limits nobody.
+    let headroom = |group: &Cgroup| group.memory_headroom_bytes().ok()?;
+    let least = groups.iter().filter_map(headroom).min();
+    least.map_or(u64::MAX, |bytes| {
+        let pages = bytes / page_size();
+        pages - pages / HEADROOM_LEFT
+    })
 }
 
 /// A thread that panicked has left nothing half-done that matters here.

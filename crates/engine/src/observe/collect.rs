@@ -7,7 +7,7 @@ use crate::observe::faults::FaultBuffer;
 use crate::observe::file_pages;
 use crate::observe::files::{FileEvents, FileTrace, InodeKey};
 use crate::observe::opens::Opening;
-use crate::observe::resolve::{Paths, present_version};
+use crate::observe::resolve::{Paths, View, present_version};
 use crate::observe::waits::late;
 use crate::params::ObserveParams;
 use prepage_core::anon::AnonTargets;
@@ -63,8 +63,7 @@ pub fn collect(
     let mut seen = Observation::default();
     collect_anon(task, &fetched, params, &mut seen);
     if let Some(trace) = trace {
-        paths.learn(opens, &task.pids());
-        collect_files(task, trace, paths, &mut seen);
+        collect_files(task, trace, opens, paths, &mut seen);
     }
     seen.stale_files.extend(fetched.stale_files);
     seen.timing.fetch_cpu_us = fetched.cpu_ns / 1_000;
@@ -111,7 +110,13 @@ fn collect_anon(
 /// An observation is void where more than one in so many faults was lost.
 const LOST_SHARE: u64 = 100;
 
-fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut Observation) {
+fn collect_files(
+    task: &Task,
+    trace: &FileTrace,
+    opens: &[Opening],
+    paths: &mut Paths,
+    seen: &mut Observation,
+) {
     // The application has ended: its files cannot be named any more.
     let root = task.members.first().map(|m| process_root(m.instance.pid));
     let Some(Ok(root)) = root else { return };
@@ -121,7 +126,7 @@ fn collect_files(task: &Task, trace: &FileTrace, paths: &mut Paths, seen: &mut O
     for file in asked.keys() {
         paths.remember(file);
     }
-    find_unknown(&theirs, &task.members, paths);
+    find_unknown(task, &theirs, opens, paths);
     let mut files: BTreeMap<FileId, InodeKey> = asked
         .keys()
         .map(|file| (file.clone(), (file.device, file.inode)))
@@ -178,16 +183,23 @@ fn asked_pages(task: &Task) -> BTreeMap<FileId, ExtentSet> {
 
 /// Looks for paths only where an inode has none yet: reading every process's mappings takes milliseconds.
 fn find_unknown(
+    task: &Task,
     theirs: &HashMap<InodeKey, FileEvents>,
-    members: &[Arc<Member>],
+    opens: &[Opening],
     paths: &mut Paths,
 ) {
+    let nameless = theirs.keys().any(|key| paths.get(key).is_none());
+    let (Some(first), true) = (task.members.first(), nameless) else {
+        return;
+    };
+    let view = View::of(first.instance.pid);
+    paths.learn(opens, &task.pids(), &view);
     let unknown = |paths: &Paths| theirs.keys().any(|key| paths.is_new(key));
     if unknown(paths) {
-        paths.find_opened(members);
+        paths.find_opened(&task.members, &view);
     }
     if unknown(paths) {
-        paths.find_mapped(members);
+        paths.find_mapped(&task.members, &view);
     }
     // Neither: read and closed before we looked. Not to be looked for again, until it is opened again.
     for key in theirs.keys() {

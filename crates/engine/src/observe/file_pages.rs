@@ -129,17 +129,27 @@ fn cached(root: BorrowedFd<'_>, file: &FileId, pages: &ExtentSet) -> ExtentSet {
     let Ok((fd, _)) = open_in_root(root, Path::new(&*file.path)) else {
         return pages.clone();
     };
+    let is_overlay = is_overlay(fd.as_fd());
     let extents = pages.extents().iter();
     extents
-        .flat_map(|&extent| cached_in(fd.as_fd(), extent))
+        .flat_map(|&extent| cached_in(fd.as_fd(), extent, is_overlay))
         .collect()
 }
 
-fn cached_in(fd: BorrowedFd<'_>, extent: Extent) -> Vec<Extent> {
+/// `statfs` magic of overlayfs.
+const OVERLAY_MAGIC: u64 = 0x794c_7630;
+
+fn is_overlay(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == OVERLAY_MAGIC)
+}
+
+fn cached_in(fd: BorrowedFd<'_>, extent: Extent, is_overlay: bool) -> Vec<Extent> {
     let (start, len) = (extent.start * page_size(), extent.len * page_size());
-    match cachestat(fd, start, len) {
-        Ok(stat) if stat.cached == 0 => Vec::new(),
-        Ok(stat) if stat.cached >= extent.len => vec![extent],
+    // An overlay's own inode never holds a page, and cachestat asks no other.
+    let counted = (!is_overlay).then(|| cachestat(fd, start, len));
+    match counted {
+        Some(Ok(stat)) if stat.cached == 0 => Vec::new(),
+        Some(Ok(stat)) if stat.cached >= extent.len => vec![extent],
         _ => match mincore::resident(fd, start, len) {
             Ok(resident) => {
                 let pages = (extent.start..).zip(resident).filter(|&(_, there)| there);

@@ -3,7 +3,6 @@
 //! Tracepoints name files by inode. A file that is mapped or held open has its path in /proc; one that is opened, read
 //! and closed within the switch has it only here.
 
-use crate::observe::files::InodeKey;
 use prepage_kernel::fanotify::Fanotify;
 use prepage_kernel::mountinfo;
 use std::collections::BTreeSet;
@@ -20,13 +19,17 @@ const OPENINGS_MAX: usize = 4096;
 pub struct Opening {
     /// Process id (thread group).
     pub pid: i32,
-    /// The file's device and inode, as stat gives them.
-    pub key: InodeKey,
+    /// Its device, as stat gives it.
+    pub dev: u64,
+    /// Its inode number.
+    pub inode: u64,
+    /// The mount that it was opened by, where the kernel says.
+    pub mount_id: Option<u64>,
     /// Its path.
     pub path: PathBuf,
 }
 
-/// A watch on all file systems of block devices.
+/// A watch on all file systems of block devices, and on overlays.
 #[derive(Debug)]
 pub struct Opens {
     watch: Fanotify,
@@ -37,10 +40,13 @@ impl Opens {
     /// Begins to watch. `None` where fanotify is not to be had: such files then stay with demand paging.
     pub fn start() -> Option<Self> {
         let watch = Fanotify::new().ok()?;
+        let mounts = mountinfo::read().ok()?;
+        let disks = mounts.iter().filter(|m| m.source.starts_with("/dev"));
+        // A machine may have as many overlays as containers.
+        let overlays = mounts.iter().filter(|m| m.fs_type == "overlay");
         let mut devices = BTreeSet::new();
-        for mount in mountinfo::read().ok()? {
-            let is_disk = mount.source.to_string_lossy().starts_with("/dev/");
-            if is_disk && devices.len() < FILE_SYSTEMS_MAX && devices.insert(mount.dev) {
+        for mount in disks.chain(overlays) {
+            if devices.len() < FILE_SYSTEMS_MAX && devices.insert(mount.dev) {
                 // A file system without an id cannot be watched.
                 let _ = watch.mark_filesystem(&mount.mount_point);
             }
@@ -57,13 +63,11 @@ impl Opens {
         let seen = &mut self.seen;
         // What cannot be read now is not resolved.
         let _ = self.watch.drain(room, |opened| {
-            let dev = opened.stat.dev;
             seen.push(Opening {
                 pid: opened.pid,
-                key: (
-                    (rustix::fs::major(dev), rustix::fs::minor(dev)),
-                    opened.stat.inode,
-                ),
+                dev: opened.stat.dev,
+                inode: opened.stat.inode,
+                mount_id: opened.mount_id,
                 path: opened.path,
             });
         });

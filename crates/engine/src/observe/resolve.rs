@@ -4,11 +4,12 @@ use crate::members::Member;
 use crate::observe::files::InodeKey;
 use crate::observe::opens::Opening;
 use prepage_core::identity::FileId;
-use prepage_kernel::open::{FileKind, FileStat, stat_in_root};
+use prepage_kernel::mountinfo::{self, Devices};
+use prepage_kernel::open::{FileKind, FileStat, process_root_path, stat_in_root};
 use prepage_kernel::{fds, maps};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Most paths remembered for one application.
@@ -16,6 +17,33 @@ const PATHS_MAX: usize = 4096;
 
 /// Longest path remembered, in bytes.
 const PATH_BYTES_MAX: usize = 1024;
+
+/// How the files of an application are to be understood from outside of it.
+#[derive(Debug)]
+pub struct View {
+    /// Its root directory, as a path of ours.
+    root: PathBuf,
+    /// The devices of what is mounted, here and there.
+    devices: Devices,
+}
+
+impl View {
+    /// That of the application of this process. What cannot be read is taken to be as here.
+    pub fn of(pid: i32) -> Self {
+        let mut mounts = mountinfo::read().unwrap_or_default();
+        mounts.extend(mountinfo::read_of(pid).unwrap_or_default());
+        Self {
+            root: process_root_path(pid).unwrap_or_else(|_| PathBuf::from("/")),
+            devices: Devices::of(&mounts),
+        }
+    }
+
+    /// A path of ours as the application means it; `None` where it has none for it, or one that is not text.
+    fn in_root(&self, path: &Path) -> Option<String> {
+        let below = path.strip_prefix(&self.root).ok()?;
+        Some(format!("/{}", below.to_str()?))
+    }
+}
 
 /// The paths of the inodes that one application accessed. `None`: it was looked for and not found.
 #[derive(Debug, Default)]
@@ -47,41 +75,46 @@ impl Paths {
     }
 
     /// Takes the paths that these processes opened.
-    pub fn learn(&mut self, openings: &[Opening], pids: &BTreeSet<i32>) {
+    pub fn learn(&mut self, openings: &[Opening], pids: &BTreeSet<i32>, view: &View) {
         for opening in openings
             .iter()
             .filter(|opening| pids.contains(&opening.pid))
         {
-            self.insert_path(opening.key, &opening.path);
-        }
-    }
-
-    /// Looks for paths among what the processes hold open.
-    pub fn find_opened(&mut self, members: &[Arc<Member>]) {
-        for member in members {
-            for file in fds::open_files(member.instance.pid).unwrap_or_default() {
-                let dev = (rustix::fs::major(file.dev), rustix::fs::minor(file.dev));
-                self.insert_path((dev, file.inode), &file.path);
+            if let Some(device) = view.devices.of_file(opening.mount_id, opening.dev) {
+                self.insert_path((device, opening.inode), view, &opening.path);
             }
         }
     }
 
-    /// Looks for paths among what the processes map.
-    pub fn find_mapped(&mut self, members: &[Arc<Member>]) {
+    /// Looks for paths among what the processes hold open.
+    pub fn find_opened(&mut self, members: &[Arc<Member>], view: &View) {
         for member in members {
-            for mapping in maps::read(member.instance.pid).unwrap_or_default() {
-                if let (Some(path), false) = (&mapping.path, mapping.deleted) {
-                    self.insert_path((mapping.dev, mapping.inode), path);
+            for file in fds::open_files(member.instance.pid).unwrap_or_default() {
+                if let Some(device) = view.devices.of_file(file.mount_id, file.dev) {
+                    self.insert_path((device, file.inode), view, &file.path);
                 }
             }
         }
     }
 
-    fn insert_path(&mut self, key: InodeKey, path: &Path) {
-        // A path that is not text cannot be shipped or shown; its pages stay with demand paging.
-        let path = path.to_str().filter(|p| p.starts_with('/'));
+    /// Looks for paths among what the processes map.
+    pub fn find_mapped(&mut self, members: &[Arc<Member>], view: &View) {
+        for member in members {
+            for mapping in maps::read(member.instance.pid).unwrap_or_default() {
+                if let (Some(path), false) = (&mapping.path, mapping.deleted) {
+                    let device = view.devices.of_mapping(mapping.dev);
+                    self.insert_path((device, mapping.inode), view, path);
+                }
+            }
+        }
+    }
+
+    fn insert_path(&mut self, key: InodeKey, view: &View, path: &Path) {
+        // A path that is not text cannot be shipped or shown; its pages stay with demand paging, as those of a file
+        // that lies outside of the application's root directory.
+        let path = view.in_root(path);
         if let (Some(path), None) = (path, self.get(&key)) {
-            self.insert(key, path);
+            self.insert(key, &path);
         }
     }
 

@@ -5,7 +5,7 @@ use prepage_core::machine::Event;
 use prepage_engine::EngineParams;
 use prepage_engine::executor::Executor;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::Machine;
+use prepage_kernel::testing::machine::{Machine, eventually};
 
 const PAGES: u64 = 2048;
 
@@ -38,7 +38,13 @@ fn regions_unmapped_locked_or_without_access_are_passed_over() {
     assert_eq!(present(100..200), 0);
     assert_eq!(present(500..600), 0, "a discarded page came back");
     assert!(record.anon.fetched >= PAGES - 500, "{record:?}");
-    child.tell_pages("read", (0..100).chain(1000..PAGES));
+    child.tell_pages("access", 300..400);
+    let kept = (0..PAGES).filter(|i| {
+        ![100..200, 900..1000, 500..600]
+            .iter()
+            .any(|r| r.contains(i))
+    });
+    child.tell_pages("verify", kept);
 }
 
 #[test]
@@ -69,7 +75,7 @@ fn a_process_that_execs_is_another_instance() {
     let _machine = Machine::with_swap();
     let mut child = Child::spawn(PAGES);
     let mut rig = learned(&mut child, &EngineParams::default());
-    child.tell("exec", 0);
+    child.exec();
     child.swap_out();
     // The plan is for the address space that is gone.
     rig.begin();
@@ -86,16 +92,31 @@ fn a_process_that_execs_is_another_instance() {
 
 #[test]
 fn swap_turned_off_during_a_fetch_harms_nothing() {
-    // Turning swap off brings every page in: what is left to fetch is present and passed over. The swap of the
-    // machine is left alone; a region that came back has the same effect.
-    let _machine = Machine::with_swap();
+    let mut machine = Machine::with_swap();
     let mut child = Child::spawn(PAGES);
-    let mut rig = learned(&mut child, &EngineParams::default());
-    rig.begin();
-    child.tell_pages("read", 0..PAGES);
-    let record = rig.end();
-    assert_eq!(record.void, None);
+    let mut engine = EngineParams::default();
+    // Slow enough to be in the middle.
+    (engine.fetch.pace_pages, engine.fetch.pace_us) = (16, 5_000);
+    let mut rig = Rig::new(&child, &engine, params());
+    child.swap_out();
+    let plan = rig.plan_of(&child, [child.pages.clone()]);
+    rig.fetch(&plan);
+    eventually("the fetch is under way", || child.entry(0).present());
+    machine.turn_swap_off();
+    let seen = rig.collect(&plan);
+    let fetched = rig.seen(&child, &seen).fetched.pages();
+    assert!(
+        (1..PAGES).contains(&fetched),
+        "{fetched} pages were fetched"
+    );
     assert!(child.entries().iter().all(|entry| entry.present()));
+    child.tell_pages("verify", 0..PAGES);
+
+    // Without any swap.
+    rig.fetch(&plan);
+    let seen = rig.collect(&plan);
+    assert_eq!(rig.seen(&child, &seen).fetched.pages(), 0);
+    child.tell_pages("verify", 0..PAGES);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! File pages, from the access to the prepaged page.
 
+use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, params};
 use prepage_core::params::FileCandidates;
 use prepage_engine::EngineParams;
-use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::page::page_size;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::child::Child;
@@ -13,22 +13,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 const FILE_PAGES: u64 = 2048;
-
-fn drop_cache(path: &Path) {
-    let file = File::open(path).expect("open");
-    eventually("the file is out of the cache", || {
-        fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
-        cached(path, 0, FILE_PAGES) == 0
-    });
-}
-
-fn cached(path: &Path, first: u64, count: u64) -> u64 {
-    let file = File::open(path).expect("open");
-    let (offset, len) = (first * page_size(), count * page_size());
-    cachestat(file.as_fd(), offset, len)
-        .expect("these tests need cachestat (6.5)")
-        .cached
-}
 
 #[test]
 fn extents_read_by_system_call_are_cached_before_they_are_read() {

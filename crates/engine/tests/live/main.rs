@@ -1,11 +1,17 @@
 //! The engine against the real kernel: swap, page tables, page cache. Needs root.
 
+mod cache;
+mod disks;
 mod faults;
 mod files;
+mod groups;
 mod late;
+mod mappings;
 mod rig;
+mod roots;
 mod store;
 mod switch;
+mod userfault;
 
 #[test]
 fn child_role() {

@@ -1,15 +1,24 @@
 //! A machine and an engine around one child process.
 
-use prepage_core::app::Profile;
-use prepage_core::identity::{AppId, AppKind};
+use prepage_core::anon::{AnonObservation, AnonTargets};
+use prepage_core::app::{Known, Observation, Profile};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::file::FileTargets;
+use prepage_core::identity::{AppId, AppKind, FileId, Instance};
 use prepage_core::machine::{Action, Event, Machine};
 use prepage_core::outcome::SwitchRecord;
 use prepage_core::params::{Mode, Params};
+use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
 use prepage_engine::{Engine, EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::open::{own_root, stat_in_root};
 use prepage_kernel::support::Support;
 use prepage_kernel::testing::child::Child;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
 
 pub struct Rig {
     pub machine: Machine,
@@ -36,7 +45,7 @@ impl Rig {
         let (app, profile) = (rig.app.clone(), Box::<Profile>::default());
         rig.step(Event::Tracked { app, profile });
         let app = rig.app.clone();
-        rig.engine.follow(&app, Members::Tree(child.pid()));
+        rig.engine.follow(&app, &[Members::Tree(child.pid())]);
         rig.take_events();
         rig
     }
@@ -81,14 +90,102 @@ impl Rig {
     }
 
     /// A whole switch in which the child does `work`.
-    pub fn switch(&mut self, work: impl FnOnce()) -> SwitchRecord {
+    pub fn switch<T>(&mut self, work: impl FnOnce() -> T) -> SwitchRecord {
         self.begin();
         work();
         self.end()
     }
 
+    /// The child, as the application's process.
+    pub fn instance(&self, child: &Child) -> Instance {
+        let model = self.machine.app(&self.app).expect("tracked");
+        let mut instances = model.instances().map(|(instance, _)| *instance);
+        let found = instances.find(|instance| instance.pid == child.pid());
+        found.expect("the child is followed")
+    }
+
+    /// Begins a switch that fetches `plan`, whatever has been learned.
+    pub fn fetch(&mut self, plan: &Plan) {
+        let (app, switch, now) = (self.app.clone(), 1, monotonic_ns());
+        let (plan, mode) = (Arc::new(plan.clone()), Mode::Full);
+        let observe = Action::Observe {
+            app: app.clone(),
+            switch,
+        };
+        self.engine.perform(now, observe);
+        let fetch = Action::Fetch {
+            app,
+            switch,
+            plan,
+            mode,
+        };
+        self.engine.perform(now, fetch);
+        self.engine.events();
+    }
+
+    /// Ends it and waits until it has been observed.
+    pub fn collect(&mut self, plan: &Plan) -> Observation {
+        let collect = Action::Collect {
+            app: self.app.clone(),
+            switch: 1,
+            plan: Arc::new(plan.clone()),
+            known: Known::default(),
+        };
+        self.engine.perform(monotonic_ns(), collect);
+        for _ in 0..400 {
+            for event in self.engine.events() {
+                if let Event::Observed { observation, .. } = event {
+                    return *observation;
+                }
+            }
+            prepage_kernel::sched::sleep_us(10_000);
+        }
+        panic!("the switch was not observed within four seconds");
+    }
+
+    /// What was seen of the child's anonymous pages.
+    pub fn seen<'a>(&self, child: &Child, seen: &'a Observation) -> &'a AnonObservation {
+        &seen.anon[&self.instance(child)]
+    }
+
+    /// A plan of these pages of the child, to be mapped.
+    pub fn plan_of(&self, child: &Child, ranges: impl IntoIterator<Item = Range<u64>>) -> Plan {
+        let extents = ranges.into_iter().map(|r| Extent::between(r.start, r.end));
+        let targets = AnonTargets {
+            map: extents.collect(),
+            watch: ExtentSet::new(),
+        };
+        Plan {
+            anon: vec![(self.instance(child), targets)],
+            ..Plan::default()
+        }
+    }
+
     pub fn set_mode(&mut self, mode: Mode) {
         self.step(Event::SetMode(mode));
+    }
+}
+
+/// A plan of these pages of a file, as our root directory shows it.
+pub fn plan_of_file(path: &Path, pages: Range<u64>) -> Plan {
+    let stat = stat_in_root(own_root().expect("root").as_fd(), path).expect("stat");
+    let wanted = Extent::between(pages.start, pages.end);
+    let targets = FileTargets {
+        file: FileId {
+            path: path.to_str().expect("text").into(),
+            device: (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev)),
+            inode: stat.inode,
+            size: stat.size_bytes,
+            mtime_ns: stat.mtime_ns as i64,
+        },
+        wanted: ExtentSet::from(vec![wanted]),
+        read: ExtentSet::from(vec![wanted]),
+        reads: vec![(0, wanted)],
+        gap_pages: 0,
+    };
+    Plan {
+        files: vec![targets],
+        ..Plan::default()
     }
 }
 
@@ -101,12 +198,25 @@ pub fn params() -> Params {
 
 /// Waits until the child's pages stop coming in: fetching is done.
 pub fn settle(child: &Child) {
-    let present = || child.entries().iter().filter(|e| e.present()).count();
-    let mut last = usize::MAX;
+    settle_at(child, &child.pages);
+}
+
+/// As [`settle`], of these pages.
+pub fn settle_at(child: &Child, pages: &Range<u64>) {
+    let present = || {
+        child
+            .entries_at(pages)
+            .iter()
+            .filter(|e| e.present())
+            .count()
+    };
+    let (mut last, mut stable) = (usize::MAX, 0);
     for _ in 0..100 {
         prepage_kernel::sched::sleep_us(20_000);
         let now = present();
-        if now == last {
+        stable = if now == last { stable + 1 } else { 0 };
+        // Other tests' builds may keep the fetching threads from the cores for a while.
+        if stable == 3 {
             return;
         }
         last = now;

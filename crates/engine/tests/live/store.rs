@@ -187,10 +187,10 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
 
 #[test]
 fn a_store_that_was_killed_opens_with_the_last_complete_state() {
-    let directory = Directory::new();
     if std::env::var_os("PREPAGE_TEST_STORE").is_some() {
         write_until_killed();
     }
+    let directory = Directory::new();
     let mut last = 0;
     for round in 1..=5 {
         let mut writer = std::process::Command::new(std::env::current_exe().expect("own path"))

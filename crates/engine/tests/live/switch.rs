@@ -1,11 +1,13 @@
 //! Anonymous pages, from the demand fault to the prepaged page.
 
 use crate::rig::{Rig, params, settle};
+use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::params::{AnonRule, Mode};
-use prepage_engine::EngineParams;
+use prepage_core::plan::Plan;
+use prepage_engine::{EngineParams, Executor, Members};
 use prepage_kernel::process;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::Machine;
+use prepage_kernel::testing::machine::{Machine, SwapFile};
 
 const PAGES: u64 = 1024;
 
@@ -155,4 +157,59 @@ fn a_mode_that_observes_fetches_nothing() {
     settle(&child);
     assert!(child.entries().iter().all(|entry| entry.swapped()));
     rig.end();
+}
+
+#[test]
+fn pages_on_a_disk_are_submitted_then_mapped() {
+    let mut machine = Machine::lock();
+    machine.turn_swap_off();
+    let _swap = SwapFile::new(32 << 20);
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    child.swap_out();
+    let mapped = child.page(0)..child.page(PAGES / 2);
+    let watched = Extent::new(mapped.end, PAGES / 4);
+    let mut plan = rig.plan_of(&child, [mapped]);
+    plan.anon[0].1.watch = ExtentSet::from(vec![watched]);
+    rig.fetch(&plan);
+    settle(&child);
+    let entries = child.entries();
+    let (planned, rest) = entries.split_at(PAGES as usize / 2);
+    assert!(planned.iter().all(|entry| entry.present()));
+    assert!(
+        rest.iter().all(|entry| entry.swapped()),
+        "watched, or not planned"
+    );
+    let seen = rig.collect(&plan);
+    assert_eq!(rig.seen(&child, &seen).fetched.pages(), PAGES * 3 / 4);
+    child.tell_pages("verify", 0..PAGES);
+}
+
+#[test]
+fn a_switch_to_one_of_two_copies_leaves_the_other_alone() {
+    let _machine = Machine::with_swap();
+    let mut children = [Child::spawn(PAGES), Child::spawn(PAGES)];
+    let mut rig = Rig::new(&children[0], &EngineParams::default(), params());
+    let app = rig.app.clone();
+    let copies = children.each_ref().map(|child| Members::Tree(child.pid()));
+    rig.engine.follow(&app, &copies);
+    rig.take_events();
+    children.iter_mut().for_each(Child::swap_out);
+    let mut plan = Plan::default();
+    for child in &children {
+        plan.anon
+            .extend(rig.plan_of(child, [child.pages.clone()]).anon);
+    }
+    let out = |child: &Child| child.entries().iter().all(|entry| entry.swapped());
+    let [first, second] = &children;
+    for (pid, is_left) in [(Some(second.pid()), true), (None, false)] {
+        rig.engine.aim(&app, pid);
+        rig.fetch(&plan);
+        settle(first);
+        settle(second);
+        let seen = rig.collect(&plan);
+        assert_eq!(out(first), is_left);
+        assert!(second.entries().iter().all(|entry| entry.present()));
+        assert_eq!(seen.anon.contains_key(&rig.instance(first)), !is_left);
+    }
 }

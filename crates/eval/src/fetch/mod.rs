@@ -77,7 +77,7 @@ impl Rig {
         let (app, profile) = (rig.app.clone(), Box::<Profile>::default());
         rig.step(Event::Tracked { app, profile });
         let app = rig.app.clone();
-        rig.engine.follow(&app, Members::Tree(application.pid()));
+        rig.engine.follow(&app, &[Members::Tree(application.pid())]);
         rig.take_events();
         Ok(rig)
     }

@@ -3,15 +3,18 @@
 //! A test binary that uses it has a test named `child_role`:
 //! `assert!(!prepage_kernel::testing::child::play_role(), "nobody asked")`.
 
-use crate::page::page_size;
+mod role;
+mod userfault;
+
+pub use role::play_role;
+
 use crate::pagemap::PageEntry;
 use crate::process_madvise::{self, Advice};
 use crate::{Process, sched};
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
+use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-
-const ROLE: &str = "PREPAGE_TEST_CHILD_PAGES";
 
 /// A child with `pages` pages of private anonymous memory, all written.
 pub struct Child {
@@ -24,10 +27,18 @@ pub struct Child {
 
 impl Child {
     pub fn spawn(pages: u64) -> Child {
+        Child::spawn_through(&[], pages)
+    }
+
+    /// Runs it through a program that calls exec with its further arguments, as unshare(1) does.
+    pub fn spawn_through(program: &[&str], pages: u64) -> Child {
         let binary = std::env::current_exe().expect("own path");
-        let mut inner = Command::new(binary)
-            .args(["child_role", "--exact", "--nocapture"])
-            .env(ROLE, pages.to_string())
+        let binary = binary.to_str().expect("a path that is text");
+        let own = [binary, "child_role", "--exact", "--nocapture"];
+        let mut words = program.iter().chain(&own);
+        let mut inner = Command::new(words.next().expect("never empty"))
+            .args(words)
+            .env(role::ROLE, pages.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -66,28 +77,70 @@ impl Child {
 
     /// Has the child do one thing, with the page of this index.
     pub fn tell(&mut self, action: &str, index: u64) {
-        self.tell_all(action, &index.to_string());
+        self.tell_pages(action, [index]);
     }
 
     /// Has the child do one thing with several pages, by index.
     pub fn tell_pages(&mut self, action: &str, indices: impl IntoIterator<Item = u64>) {
-        let indices: Vec<String> = indices.into_iter().map(|index| index.to_string()).collect();
-        self.tell_all(action, &indices.join(" "));
+        let first = self.pages.start;
+        self.tell_at(action, indices.into_iter().map(|index| first + index));
+    }
+
+    /// Has the child do one thing with several pages, by page number.
+    pub fn tell_at(&mut self, action: &str, pages: impl IntoIterator<Item = u64>) {
+        self.begin_at(action, pages);
+        self.answer("DONE");
+    }
+
+    /// Has the child discard pages, by page number, as soon as page `watched` is brought in. Returns when it lies in
+    /// wait.
+    pub fn set_trap(&mut self, watched: u64, pages: impl IntoIterator<Item = u64>) {
+        self.begin_at("trap", [watched].into_iter().chain(pages));
+        self.answer("ARMED");
+    }
+
+    /// Waits until that is done.
+    pub fn trap_sprung(&mut self) {
+        self.answer("DONE");
+    }
+
+    fn begin_at(&mut self, action: &str, pages: impl IntoIterator<Item = u64>) {
+        let pages: Vec<String> = pages.into_iter().map(|page| page.to_string()).collect();
+        self.say(action, &pages.join(" "));
     }
 
     /// Has the child read pages of a file by read(2) (`readfile`) or through a mapping that it keeps (`mapfile`).
-    pub fn tell_file(&mut self, action: &str, path: &std::path::Path, first: u64, count: u64) {
-        self.tell_all(action, &format!("{first} {count} {}", path.display()));
+    /// Returns the page numbers of the mapping, none where there is none.
+    pub fn tell_file(&mut self, action: &str, path: &Path, first: u64, count: u64) -> Range<u64> {
+        self.say(action, &format!("{first} {count} {}", path.display()));
+        match self.answer("DONE").parse().expect("a page number") {
+            0 => 0..0,
+            base => base..base + count,
+        }
     }
 
-    fn tell_all(&mut self, action: &str, object: &str) {
+    /// Has the child make this directory its root.
+    pub fn chroot(&mut self, directory: &Path) {
+        self.say("chroot", &directory.display().to_string());
+        self.answer("DONE");
+    }
+
+    /// Has the child run its program anew, with a region of the same size.
+    pub fn exec(&mut self) {
+        self.say("exec", "");
+        let first: u64 = self.answer("READY").parse().expect("a page number");
+        self.pages = first..first + self.pages.end - self.pages.start;
+    }
+
+    /// Has the child map so many pages of this kind and write to them. Returns their page numbers.
+    pub fn map(&mut self, kind: &str, pages: u64) -> Range<u64> {
+        self.say("map", &format!("{kind} {pages}"));
+        let first: u64 = self.answer("DONE").parse().expect("a page number");
+        first..first + pages
+    }
+
+    fn say(&mut self, action: &str, object: &str) {
         writeln!(self.stdin, "{action} {object}").expect("write to the child");
-        let word = if action == "exec" { "READY" } else { "DONE" };
-        let answer = self.answer(word);
-        if action == "exec" {
-            let first: u64 = answer.parse().expect("a page number");
-            self.pages = first..first + self.pages.end - self.pages.start;
-        }
     }
 
     pub fn pid(&self) -> i32 {
@@ -99,11 +152,16 @@ impl Child {
     }
 
     pub fn entries(&self) -> Vec<PageEntry> {
-        let mut entries = vec![PageEntry::default(); (self.pages.end - self.pages.start) as usize];
+        self.entries_at(&self.pages)
+    }
+
+    /// The entries of these pages, by page number.
+    pub fn entries_at(&self, pages: &Range<u64>) -> Vec<PageEntry> {
+        let mut entries = vec![PageEntry::default(); (pages.end - pages.start) as usize];
         let pagemap = self.process.pagemap().expect("open pagemap");
         assert_eq!(
             pagemap
-                .read(self.pages.start, &mut entries)
+                .read(pages.start, &mut entries)
                 .expect("read pagemap"),
             entries.len()
         );
@@ -116,15 +174,20 @@ impl Child {
 
     /// Swaps the whole region out, whatever it takes.
     pub fn swap_out(&mut self) {
+        self.swap_out_at(&self.pages.clone());
+    }
+
+    /// Swaps these pages out, by page number, private or shared.
+    pub fn swap_out_at(&mut self, pages: &Range<u64>) {
         for _ in 0..100 {
-            let ranges = [self.pages.clone()];
+            let ranges = [pages.clone()];
             process_madvise::advise_all(self.process.pidfd(), Advice::PageOut, &ranges)
                 .expect("page out");
-            if !self.entries().iter().any(|entry| entry.present()) {
+            if !self.entries_at(pages).iter().any(|entry| entry.present()) {
                 return;
             }
             // Pages that are still in some CPU's batch (the fetching thread's) cannot be isolated: have all emptied.
-            self.tell("flush", 0);
+            self.tell_pages("flush", []);
             sched::sleep_us(5_000);
         }
         panic!("the child's pages do not go to swap");
@@ -151,159 +214,4 @@ impl Drop for Child {
         let _ = self.inner.kill();
         let _ = self.inner.wait();
     }
-}
-
-fn map(bytes: usize, flags: i32) -> *mut u8 {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            protection,
-            flags | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    assert_ne!(
-        base,
-        libc::MAP_FAILED,
-        "mmap: {}",
-        std::io::Error::last_os_error()
-    );
-    base.cast()
-}
-
-fn act(action: &str, address: *mut u8) {
-    let size = page_size() as usize;
-    // SAFETY: pages of the region that this child mapped for these actions, and to which it holds no references.
-    let result = unsafe {
-        match action {
-            "read" => {
-                std::ptr::read_volatile(address);
-                0
-            }
-            "write" => {
-                std::ptr::write_volatile(address, 7);
-                0
-            }
-            "none" => libc::mprotect(address.cast(), size, libc::PROT_NONE),
-            "unmap" => libc::munmap(address.cast(), size),
-            "discard" => libc::madvise(address.cast(), size, libc::MADV_DONTNEED),
-            "lock" => libc::mlock(address.cast(), size),
-            // MADV_GUARD_INSTALL, 6.13+.
-            "guard" => libc::madvise(address.cast(), size, 102),
-            other => panic!("unknown action {other}"),
-        }
-    };
-    assert_eq!(result, 0, "{action}: {}", std::io::Error::last_os_error());
-}
-
-fn special(action: &str, object: &str) {
-    match action {
-        "readfile" | "mapfile" => {
-            let mut words = object.splitn(3, ' ');
-            let mut number = || words.next().and_then(|w| w.parse().ok()).expect("a number");
-            let (first, count): (u64, u64) = (number(), number());
-            let file = std::fs::File::open(words.next().expect("a path")).expect("open the file");
-            read_file(
-                &file,
-                action == "mapfile",
-                first * page_size(),
-                count * page_size(),
-            );
-        }
-        "flush" => {
-            let bytes = 1024 * page_size() as usize;
-            let base = map(bytes, libc::MAP_PRIVATE);
-            // SAFETY: the mapping just made, unmapped again; nothing refers to it.
-            unsafe {
-                base.write_bytes(1, bytes);
-                // MADV_COLLAPSE (6.1+) empties the batches of all CPUs, whether or not there is anything to collapse.
-                libc::madvise(base.cast(), bytes, 25);
-                libc::munmap(base.cast(), bytes);
-            }
-        }
-        "exec" => {
-            use std::os::unix::process::CommandExt;
-            let mut arguments = std::env::args_os();
-            let binary = arguments.next().expect("own path");
-            panic!("exec: {}", Command::new(binary).args(arguments).exec());
-        }
-        other => panic!("unknown action {other}"),
-    }
-}
-
-fn read_file(file: &std::fs::File, mapped: bool, offset: u64, len: u64) {
-    use std::os::unix::fs::FileExt;
-    if !mapped {
-        let mut buffer = vec![0; len as usize];
-        file.read_exact_at(&mut buffer, offset)
-            .expect("read the file");
-        return;
-    }
-    use std::os::fd::AsRawFd;
-    let (len, offset) = (len as usize, offset as libc::off_t);
-    // SAFETY: a new read-only mapping of an open file, at an address of the kernel's choice; it is never unmapped.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len,
-            libc::PROT_READ,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            offset,
-        )
-    };
-    assert_ne!(
-        base,
-        libc::MAP_FAILED,
-        "mmap: {}",
-        std::io::Error::last_os_error()
-    );
-    for index in (0..len).step_by(page_size() as usize) {
-        // SAFETY: within the mapping; nobody truncates the file meanwhile.
-        unsafe { std::ptr::read_volatile(base.cast::<u8>().add(index)) };
-    }
-}
-
-/// Plays the child where this process was started as one, and ends it with its input. Returns false otherwise.
-pub fn play_role() -> bool {
-    let Ok(pages) = std::env::var(ROLE) else {
-        return false;
-    };
-    let pages: usize = pages.parse().expect("a number of pages");
-    let size = page_size() as usize;
-    let base = map(pages * size, libc::MAP_PRIVATE);
-    // SAFETY: the mapping just made.
-    unsafe {
-        libc::madvise(base.cast(), pages * size, libc::MADV_NOHUGEPAGE);
-        for index in 0..pages {
-            // Not all the same: swap keeps pages of one value apart.
-            base.add(index * size).write_bytes(1, 100);
-            base.add(index * size + 8)
-                .cast::<u64>()
-                .write(index as u64 * 0x9e37_79b9);
-        }
-    }
-    special("flush", "0");
-    println!("\nREADY {}", base as u64 / page_size());
-    for line in std::io::stdin().lines() {
-        let line = line.expect("read a command");
-        let (action, rest) = line.split_once(' ').expect("a command and its object");
-        if matches!(action, "flush" | "exec" | "readfile" | "mapfile") {
-            special(action, rest);
-        } else {
-            for index in rest
-                .split(' ')
-                .map(|index| index.parse::<usize>().expect("an index"))
-            {
-                assert!(index < pages);
-                act(action, base.wrapping_add(index * size));
-            }
-        }
-        println!("\nDONE");
-    }
-    std::process::exit(0);
 }

@@ -1,6 +1,7 @@
 //! What the tests need of the machine: the lock, root, swap, temporary directories.
 
-use crate::{credentials, swaps};
+use crate::swaps::{self, SwapArea};
+use crate::{credentials, text};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The machine, for one test at a time.
 pub struct Machine {
+    /// Set up as swap for this test.
     zram: Option<String>,
+    /// The machine's own areas, turned off for this test.
+    turned_off: Vec<SwapArea>,
     _lock: File,
 }
 
@@ -26,6 +30,7 @@ impl Machine {
         flock(&lock, FlockOperation::LockExclusive).expect("lock the machine");
         Machine {
             zram: None,
+            turned_off: Vec::new(),
             _lock: lock,
         }
     }
@@ -46,21 +51,120 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Turns all swap off until the end of the test: what is in it comes back to memory.
+    pub fn turn_swap_off(&mut self) {
+        let areas = swaps::areas().expect("read /proc/swaps");
+        let used_kib: u64 = areas.iter().map(|area| area.used_kib).sum();
+        let available_kib = available_kib();
+        assert!(
+            used_kib < available_kib / 2,
+            "this test turns swap off, and {used_kib} KiB in it do not fit in half of the {available_kib} KiB available"
+        );
+        for area in areas {
+            run("swapoff", &[&area.path.to_string_lossy()]);
+            self.turned_off.push(area);
+        }
+    }
+}
+
+fn available_kib() -> u64 {
+    let text = text::read_text("/proc/meminfo").expect("read /proc/meminfo");
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
+    let number = line.and_then(|l| l.trim().strip_suffix(" kB")?.parse().ok());
+    number.expect("MemAvailable")
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
+        let own = self.zram.as_ref().map(|name| Path::new("/dev").join(name));
+        let mut own_is_on = own.is_some();
+        for area in &self.turned_off {
+            if own.as_ref() == Some(&area.path) {
+                own_is_on = false;
+                continue;
+            }
+            let path = area.path.to_string_lossy();
+            let priority = area.priority.to_string();
+            match area.priority {
+                0.. => run("swapon", &["-p", &priority, &path]),
+                // The kernel chose it, and will again.
+                _ => run("swapon", &[&path]),
+            };
+        }
         if let Some(name) = &self.zram {
-            run("swapoff", &[&format!("/dev/{name}")]);
+            if own_is_on {
+                run("swapoff", &[&format!("/dev/{name}")]);
+            }
             let _ = std::fs::write(format!("/sys/block/{name}/reset"), "1");
         }
     }
 }
 
-fn run(program: &str, arguments: &[&str]) {
-    let status = Command::new(program).args(arguments).status();
+/// A swap file of its own, turned off at the end.
+pub struct SwapFile {
+    _directory: Directory,
+    path: PathBuf,
+}
+
+impl SwapFile {
+    pub fn new(bytes: u64) -> SwapFile {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = Directory::new();
+        let path = directory.file("swap", bytes / crate::page::page_size());
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, private).expect("chmod");
+        let text = path.to_str().expect("a path that is text");
+        run("mkswap", &[text]);
+        run("swapon", &[text]);
+        SwapFile {
+            _directory: directory,
+            path,
+        }
+    }
+}
+
+impl Drop for SwapFile {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(&self.path).status();
+    }
+}
+
+/// Runs a program that has to succeed.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("these tests need {program}: {error}"));
     assert!(
-        status.as_ref().is_ok_and(|status| status.success()),
-        "{program} {arguments:?}: {status:?}"
+        output.status.success(),
+        "{program} {arguments:?}: {output:?}"
     );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Huge pages (hugetlbfs) beyond those that the machine has, taken back at the end.
+pub struct HugePages {
+    before: u64,
+}
+
+impl HugePages {
+    const COUNT: &str = "/proc/sys/vm/nr_hugepages";
+
+    /// Reserves so many more.
+    pub fn reserve(count: u64) -> HugePages {
+        let before: u64 = text::read_number(Self::COUNT).expect("this test needs hugetlbfs");
+        let all = (before + count).to_string();
+        std::fs::write(Self::COUNT, &all).expect("reserve huge pages");
+        let reserved = HugePages { before };
+        let there: u64 = text::read_number(Self::COUNT).expect("read");
+        assert_eq!(there, before + count, "no memory for huge pages");
+        reserved
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::COUNT, self.before.to_string());
+    }
 }
 
 /// A directory on a disk (not tmpfs), removed at the end.
@@ -87,18 +191,89 @@ impl Directory {
     /// A file of so many pages, on the disk and clean.
     pub fn file(&self, name: &str, pages: u64) -> PathBuf {
         let path = self.path(name);
-        let contents = vec![b'x'; (pages * crate::page::page_size()) as usize];
-        std::fs::write(&path, contents).expect("write a file");
-        File::open(&path)
-            .and_then(|file| file.sync_all())
-            .expect("sync a file");
+        write_clean(&path, pages);
         path
     }
+}
+
+/// Makes a file of so many pages, on the disk and clean.
+pub fn write_clean(path: &Path, pages: u64) {
+    let contents = vec![b'x'; (pages * crate::page::page_size()) as usize];
+    std::fs::write(path, contents).expect("write a file");
+    File::open(path)
+        .and_then(|file| file.sync_all())
+        .expect("sync a file");
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file system of its own on a loop device, taken down at the end.
+pub struct Disk {
+    directory: Directory,
+    /// The loop device.
+    pub device: PathBuf,
+}
+
+impl Disk {
+    /// Makes one of so many bytes (which take no room until they are written), with this mkfs command.
+    pub fn new(mkfs: &[&str], bytes: u64) -> Disk {
+        let directory = Directory::new();
+        let image = directory.path("image");
+        let file = File::create(&image).and_then(|file| file.set_len(bytes));
+        file.expect("make an image");
+        let image = image.to_str().expect("a path that is text");
+        let device = run("losetup", &["--find", "--show", image]);
+        let disk = Disk {
+            directory,
+            device: device.trim_end().into(),
+        };
+        let device = disk.device.to_str().expect("text");
+        run(mkfs[0], &[&mkfs[1..], &[device]].concat());
+        std::fs::create_dir(disk.path("")).expect("mkdir");
+        disk.mount();
+        disk
+    }
+
+    fn mount(&self) {
+        let (device, directory) = (self.device.to_str(), self.path(""));
+        run(
+            "mount",
+            &[device.expect("text"), directory.to_str().expect("text")],
+        );
+    }
+
+    /// Takes it down and up again: nothing of it is in memory then.
+    pub fn remount(&self) {
+        run("umount", &[self.path("").to_str().expect("text")]);
+        self.mount();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path("mount").join(name)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        unmount(&self.path(""));
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.device)
+            .status();
+    }
+}
+
+/// Takes a file system down, as soon as threads that end have closed their files there.
+pub fn unmount(directory: &Path) {
+    for _ in 0..200 {
+        match rustix::mount::unmount(directory, rustix::mount::UnmountFlags::empty()) {
+            Err(rustix::io::Errno::BUSY) => crate::sched::sleep_us(10_000),
+            _ => return,
+        }
     }
 }
 

@@ -3,5 +3,6 @@
 #![allow(missing_docs, reason = "read by test authors, next to the tests")]
 
 pub mod child;
+pub mod group;
 pub mod held;
 pub mod machine;

@@ -3,53 +3,10 @@
 use prepage_kernel::cgroup::{self, Cgroup, Controller, FreezerState, Hierarchy, Version};
 use prepage_kernel::inotify::{FileEvent, Inotify};
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Machine, eventually};
-
-/// A cgroup for a test, removed at the end.
-struct Group(Cgroup);
-
-impl Group {
-    fn create(hierarchy: &Hierarchy) -> Group {
-        let directory = hierarchy
-            .mount_point
-            .join(format!("prepage-test-{}", std::process::id()));
-        std::fs::create_dir(&directory).expect("create a cgroup");
-        Group(Cgroup {
-            version: hierarchy.version,
-            directory,
-        })
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = self.0.set_frozen(false);
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0.directory).is_ok() || !self.0.directory.exists() {
-                return;
-            }
-            prepage_kernel::sched::sleep_us(10_000);
-        }
-    }
-}
-
-fn hierarchy(wanted: impl Fn(&Hierarchy) -> bool, what: &str) -> Hierarchy {
-    let all = cgroup::hierarchies().expect("hierarchies");
-    all.into_iter()
-        .find(wanted)
-        .unwrap_or_else(|| panic!("this test needs {what}"))
-}
-
-fn v1(controller: &str) -> Hierarchy {
-    let has = |one: &Hierarchy| {
-        one.version == Version::V1 && one.controllers.iter().any(|name| name == controller)
-    };
-    hierarchy(has, &format!("the v1 controller {controller}"))
-}
-
-fn v2() -> Hierarchy {
-    hierarchy(|one| one.version == Version::V2, "a mounted cgroup v2")
-}
+use prepage_kernel::testing::group::{Group, v1, v2};
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::{mincore, readahead};
+use rustix::fd::AsFd;
 
 fn thaw_is_notified(hierarchy: &Hierarchy) {
     let mut child = Child::spawn(4);
@@ -145,13 +102,50 @@ fn members_are_those_of_the_subtree_and_bounded() {
 }
 
 #[test]
+fn headroom_is_what_the_tightest_limit_above_leaves() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let page = prepage_kernel::page::page_size();
+    let above = Group::create(&v1("memory"));
+    let group = Group::below(&above.0);
+    // The kernel charges in batches of 64 pages for each CPU, and its own memory too.
+    let has_headroom = |pages: u64| {
+        let headroom = group.0.memory_headroom_bytes().expect("headroom");
+        let headroom = headroom.expect("limited") / page;
+        assert!(
+            (pages.saturating_sub(256)..=pages).contains(&headroom),
+            "{headroom} of {pages}"
+        );
+    };
+    assert_eq!(group.0.memory_headroom_bytes().expect("headroom"), None);
+    above.write("memory.limit_in_bytes", 4096 * page);
+    has_headroom(4096);
+    group.write("memory.limit_in_bytes", 2048 * page);
+    has_headroom(2048);
+    let mut child = Child::spawn(1);
+    group.0.add(child.pid()).expect("move the child");
+    child.map("private", 1024);
+    has_headroom(1024);
+    // File pages that nobody uses go first: they are headroom.
+    let path = directory.file("inactive", 512);
+    let file = std::fs::File::open(&path).expect("open");
+    eventually("the file is out of the cache", || {
+        readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("drop");
+        let resident = mincore::resident(file.as_fd(), 0, 512 * page);
+        !resident.expect("mincore").contains(&true)
+    });
+    child.tell_file("readfile", &path, 0, 512);
+    assert!(group.usage_bytes() >= (1536 - 256) * page);
+    has_headroom(1024);
+}
+
+#[test]
 fn memory_of_a_cgroup_is_counted_and_reclaimed_v1() {
     let _machine = Machine::with_swap();
     let group = Group::create(&v1("memory"));
     let mut child = Child::spawn(16);
     group.0.add(child.pid()).expect("move the child");
     // Pages are charged when they come to be: so only those of the new program.
-    child.tell("exec", 0);
+    child.exec();
     let before = group.0.memory_usage_bytes().expect("usage");
     assert!(before > 16 * prepage_kernel::page::page_size(), "{before}");
     assert!(

@@ -1,11 +1,13 @@
 //! pagemap, process_vm_readv and process_madvise on a child.
 
-use prepage_kernel::pagemap::{Categories, PageRegion, Pagemap, ScanSupport, scan_support};
+use prepage_kernel::pagemap::{
+    Categories, PageEntry, PageRegion, Pagemap, ScanSupport, scan_support,
+};
 use prepage_kernel::process_madvise::{
     Advice, Advised, advise, advise_all, cold, pageout, willneed,
 };
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Lcg, Machine, eventually};
+use prepage_kernel::testing::machine::{HugePages, Lcg, Machine, eventually};
 use prepage_kernel::{Process, maps, process, process_vm, swaps};
 
 #[test]
@@ -276,7 +278,7 @@ fn exec_changes_the_generation_and_not_the_identity() {
     );
     let pagemap = child.process.pagemap().expect("pagemap");
     let first = child.pages.start;
-    child.tell("exec", 0);
+    child.exec();
     assert_ne!(
         process::exec_generation(child.pid()).expect("generation"),
         before
@@ -424,75 +426,34 @@ fn scan_agrees_with_reading_every_entry() {
 
 #[test]
 fn huge_pages_take_no_pageout() {
-    const HUGE: usize = 2 << 20;
-    const COUNT: &str = "/proc/sys/vm/nr_hugepages";
     let _machine = Machine::lock();
-    let before: u64 = std::fs::read_to_string(COUNT)
-        .ok()
-        .and_then(|count| count.trim().parse().ok())
-        .expect("this test needs hugetlbfs");
-    std::fs::write(COUNT, (before + 2).to_string()).expect("reserve huge pages");
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), HUGE, protection, flags, -1, 0) };
-    let mapped = base != libc::MAP_FAILED;
-    let own = Process::open(std::process::id() as i32).expect("open ourselves");
-    let first = base as u64 / prepage_kernel::page::page_size();
-    let range = first..first + HUGE as u64 / prepage_kernel::page::page_size();
-    let paged_out = mapped.then(|| pageout(own.pidfd(), std::slice::from_ref(&range)));
-    let touched = mapped.then(|| process_vm::touch(own.pid(), &[first]));
-    if mapped {
-        // SAFETY: the mapping just made, to which nothing refers.
-        unsafe { libc::munmap(base, HUGE) };
-    }
-    std::fs::write(COUNT, before.to_string()).expect("put the number of huge pages back");
-    assert_eq!(paged_out.expect("a huge page").expect("pageout"), 0);
-    assert_eq!(touched.expect("a huge page").expect("touch"), 1);
+    let _huge = HugePages::reserve(1);
+    let mut child = Child::spawn(1);
+    let range = child.map("hugetlb", (2 << 20) / prepage_kernel::page::page_size());
+    let paged_out = pageout(child.process.pidfd(), std::slice::from_ref(&range));
+    assert_eq!(paged_out.expect("pageout"), 0);
+    assert_eq!(
+        process_vm::touch(child.pid(), &[range.start]).expect("touch"),
+        1
+    );
 }
 
 #[test]
 fn swapped_shared_memory_is_neither_present_nor_swapped() {
     let _machine = Machine::with_swap();
-    let pages = 32;
-    let size = prepage_kernel::page::page_size();
-    let bytes = (pages * size) as usize;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-    assert_ne!(base, libc::MAP_FAILED);
-    // SAFETY: the mapping just made, of so many bytes.
-    unsafe { base.cast::<u8>().write_bytes(7, bytes) };
-    let own = Process::open(std::process::id() as i32).expect("open ourselves");
-    let range = base as u64 / size..base as u64 / size + pages;
-    let mut entries = vec![Default::default(); pages as usize];
-    let pagemap = own.pagemap().expect("pagemap");
-    let read = |entries: &mut Vec<prepage_kernel::pagemap::PageEntry>| {
-        assert_eq!(
-            pagemap.read(range.start, entries).expect("read"),
-            pages as usize
-        );
-    };
-    read(&mut entries);
+    let mut child = Child::spawn(1);
+    let pages = child.map("shared", 32);
+    let mapped = |entry: &PageEntry| entry.present() && entry.file_or_shared();
+    assert!(child.entries_at(&pages).iter().all(mapped));
+    child.swap_out_at(&pages);
+    let entries = child.entries_at(&pages);
     assert!(
         entries
             .iter()
-            .all(|entry| entry.present() && entry.file_or_shared())
+            .all(|entry| !entry.present() && !entry.swapped())
     );
-    eventually("shared memory is paged out", || {
-        pageout(own.pidfd(), std::slice::from_ref(&range)).expect("pageout");
-        read(&mut entries);
-        entries.iter().all(|entry| !entry.present())
-    });
-    assert!(entries.iter().all(|entry| !entry.swapped()));
-    let all: Vec<u64> = range.clone().collect();
-    assert_eq!(
-        process_vm::touch(own.pid(), &all).expect("touch"),
-        pages as usize
-    );
-    read(&mut entries);
-    assert!(entries.iter().all(|entry| entry.present()));
-    // SAFETY: the mapping made above, to which nothing refers any more.
-    unsafe { libc::munmap(base, bytes) };
+    let all: Vec<u64> = pages.clone().collect();
+    assert_eq!(process_vm::touch(child.pid(), &all).expect("touch"), 32);
+    assert!(child.entries_at(&pages).iter().all(mapped));
+    child.tell_at("verify", pages);
 }

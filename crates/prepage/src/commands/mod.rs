@@ -53,7 +53,8 @@ enum Command {
     /// Follow an application from now on, and after every restart of it
     ///
     /// Without an option: the application that runs this command. It is named by its systemd unit or desktop id, its
-    /// container, or its program, and found again by that name after a restart.
+    /// container, or its program, and found again by that name after a restart. All its running copies are followed:
+    /// what is printed names each. A switch that is said to be to one process fetches for that process's copy only.
     #[command(after_long_help = "\
 Examples:
   prepage track --pid $(pidof gimp)

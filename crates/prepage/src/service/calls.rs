@@ -1,6 +1,7 @@
 //! What the API's methods do. Callers act on, and see, only what they own; root everything.
 
 use super::Service;
+use super::tracking::RunningCopy;
 use crate::api::*;
 use crate::discover;
 use crate::identity::{Identity, is_system_group, matches, program};
@@ -11,12 +12,29 @@ use prepage_core::machine::Event;
 use prepage_core::signal::Source;
 use prepage_engine::Members;
 use prepage_engine::store::TrackedBy;
-use prepage_kernel::clock::monotonic_ns;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 type Answer = Result<Value, ApiError>;
+
+/// An application that is to be tracked.
+struct Found {
+    app: AppId,
+    copies: Vec<RunningCopy>,
+    how: TrackedBy,
+}
+
+impl Found {
+    fn only(identity: Identity, how: TrackedBy) -> Self {
+        Self {
+            app: identity.app.clone(),
+            copies: vec![identity.into()],
+            how,
+        }
+    }
+}
 
 /// The reply to a message that is longer than its sender may send.
 pub fn refuse_length(too_long: TooLong) -> Vec<u8> {
@@ -110,43 +128,38 @@ impl Service {
     }
 
     fn call_track(&mut self, caller: Caller, target: &Target) -> Answer {
-        let (mut identity, how) = self.find_new(caller, target)?;
+        let mut found = self.find_new(caller, target)?;
         let by_place = target.pid.is_some() || target.cgroup.is_some();
         if let Some(name) = target.name.as_ref().filter(|_| by_place) {
-            identity.app = AppId {
+            found.app = AppId {
                 kind: AppKind::Named,
                 name: checked_name(name)?.into(),
-                owner: identity.app.owner,
+                owner: found.app.owner,
             };
         }
-        require_owner(caller, &identity.app)?;
-        if !self.tracking.contains(&identity.app) && !self.has_room() {
+        require_owner(caller, &found.app)?;
+        if !self.tracking.contains(&found.app) && !self.has_room() {
             let reason = "too many applications are tracked: untrack one".into();
             return Err(ApiError::Failed { reason });
         }
         // Two names for the same processes would learn the same twice: the last name given is theirs.
-        let members = Some(&identity.members);
-        let is_other =
-            |(app, m): &(&AppId, Option<&Members>)| *m == members && **app != identity.app;
-        let other = self
-            .tracking
-            .apps()
-            .find(is_other)
-            .map(|(app, _)| app.clone());
-        if let Some(other) = other {
-            require_owner(caller, &other)?;
-            self.untrack(&other);
+        for copy in &found.copies {
+            let other = self.tracking.app_of(&copy.members).cloned();
+            if let Some(other) = other.filter(|other| *other != found.app) {
+                require_owner(caller, &other)?;
+                self.give_up_copy(&other, &copy.members);
+            }
         }
-        let new = self.track(&identity, how);
+        let new = self.track(&found.app, found.copies, found.how);
         reply(TrackReply {
-            app: identity.app.to_string(),
-            members: self.tracking.members_text(&identity.app),
+            members: self.tracking.members_text(&found.app),
+            app: found.app.to_string(),
             new,
         })
     }
 
-    /// The application to be tracked, by what the caller named it.
-    fn find_new(&self, caller: Caller, target: &Target) -> Result<(Identity, TrackedBy), ApiError> {
+    /// The application to be tracked and its running copies, by what the caller named.
+    fn find_new(&self, caller: Caller, target: &Target) -> Result<Found, ApiError> {
         match target {
             Target {
                 pid: Some(_),
@@ -162,7 +175,7 @@ impl Service {
             } => {
                 let directory = self.group_directory(cgroup)?;
                 let identity = self.identify_group(caller, &directory)?;
-                Ok((identity, TrackedBy::Cgroup(directory)))
+                Ok(Found::only(identity, TrackedBy::Cgroup(directory)))
             }
             Target {
                 pid: Some(pid),
@@ -170,24 +183,47 @@ impl Service {
                 ..
             } => {
                 let identity = self.identify_process(*pid)?;
-                // A given name does not find the application again, but its control group does.
-                let how = match (&identity.members, name) {
-                    (Members::Cgroup(directory), Some(_)) => TrackedBy::Cgroup(directory.clone()),
-                    _ => TrackedBy::Name,
-                };
-                Ok((identity, how))
+                match (&identity.members, name) {
+                    // A given name does not find the application again, but its control group does.
+                    (Members::Cgroup(directory), Some(_)) => {
+                        let how = TrackedBy::Cgroup(directory.clone());
+                        Ok(Found::only(identity, how))
+                    }
+                    (_, Some(_)) => Ok(Found::only(identity, TrackedBy::Name)),
+                    (_, None) => Ok(self.with_other_copies(identity)),
+                }
             }
             Target {
                 name: Some(name), ..
             } => {
-                let running = discover::running(&self.around);
-                let found = running
-                    .into_values()
-                    .filter(|i| matches(&i.app, name) && may_act(caller, &i.app));
-                Ok((only(found.collect(), name, |i| &i.app)?, TrackedBy::Name))
+                let mut found = discover::running(&self.around);
+                found.retain(|i| matches(&i.app, name) && may_act(caller, &i.app));
+                // One that was given no other name stands for the application.
+                found.sort_by_key(|i| self.is_renamed(i));
+                let mut seen = BTreeSet::new();
+                found.retain(|i| seen.insert(i.app.clone()));
+                Ok(self.with_other_copies(only(found, name, |i| &i.app)?))
             }
             _ => Err(nothing_named()),
         }
+    }
+
+    /// A copy of an application, and those others that run and were given no other name.
+    fn with_other_copies(&self, identity: Identity) -> Found {
+        let mut others = discover::running(&self.around);
+        others.retain(|other| other.app == identity.app && other.members != identity.members);
+        others.retain(|other| !self.is_renamed(other));
+        let mut found = Found::only(identity, TrackedBy::Name);
+        found
+            .copies
+            .extend(others.into_iter().map(RunningCopy::from));
+        found
+    }
+
+    /// Whether a copy is followed as another application than it was found to be.
+    fn is_renamed(&self, identity: &Identity) -> bool {
+        let app = self.tracking.app_of(&identity.members);
+        app.is_some_and(|app| *app != identity.app)
     }
 
     fn identify_process(&self, pid: i32) -> Result<Identity, ApiError> {
@@ -268,7 +304,7 @@ impl Service {
             Target {
                 name: Some(name), ..
             } => {
-                let found = self.tracking.apps().map(|(app, _)| app);
+                let found = self.tracking.apps();
                 let found = found.filter(|app| matches(app, name) && may_act(caller, app));
                 let found: Vec<AppId> = found.cloned().collect();
                 if found.is_empty() {
@@ -283,18 +319,14 @@ impl Service {
     }
 
     fn app_of_group(&self, cgroup: &str) -> Result<AppId, ApiError> {
-        let named = |directory: &Path| {
-            let mut apps = self.tracking.apps();
-            let found =
-                apps.find(|(_, members)| *members == Some(&Members::Cgroup(directory.into())));
-            found.map(|(app, _)| app.clone())
-        };
+        let named = |directory: &Path| self.tracking.app_of(&Members::Cgroup(directory.into()));
         // As it was given first: that asks no file system.
         if let Some(app) = named(Path::new(cgroup)) {
-            return Ok(app);
+            return Ok(app.clone());
         }
         let directory = self.group_directory(cgroup)?;
-        named(&directory).ok_or_else(|| ApiError::NotTracked { app: cgroup.into() })
+        let app = named(&directory).cloned();
+        app.ok_or_else(|| ApiError::NotTracked { app: cgroup.into() })
     }
 
     fn call_untrack(&mut self, caller: Caller, target: &Target) -> Answer {
@@ -306,6 +338,7 @@ impl Service {
     }
 
     fn call_begin(&mut self, caller: Caller, given: BeginParameters) -> Answer {
+        let switched_to = given.target.pid;
         let (app, source) = match given.source {
             Reporter::Focus => {
                 let pid = given.target.pid.ok_or_else(nothing_named)?;
@@ -328,13 +361,7 @@ impl Service {
                 began: false,
             });
         };
-        let began = self.step(
-            monotonic_ns(),
-            Event::Begin {
-                app: app.clone(),
-                source,
-            },
-        );
+        let began = self.begin(app.clone(), switched_to, source);
         reply(BeginReply {
             tracked: true,
             began,
@@ -363,13 +390,14 @@ impl Service {
     }
 
     fn status(&self, caller: Caller) -> StatusReply {
-        let apps = self.tracking.apps().filter(|(app, _)| may_act(caller, app));
-        let status = |(app, members): (&AppId, Option<&Members>)| {
+        let apps = self.tracking.apps().filter(|app| may_act(caller, app));
+        let status = |app: &AppId| {
             let model = self.machine.app(app)?;
-            let state = match (self.machine.is_switching(app), members) {
+            let running = self.tracking.is_running(app);
+            let state = match (self.machine.is_switching(app), running) {
                 (true, _) => "switching",
-                (false, Some(_)) => "running",
-                (false, None) => "not running",
+                (false, true) => "running",
+                (false, false) => "not running",
             };
             Some(AppStatus {
                 app: app.to_string(),
@@ -411,7 +439,7 @@ impl Service {
 
     /// The one application, tracked or kept in the store, that the caller named and may see.
     fn known_app(&self, caller: Caller, text: &str) -> Result<AppId, ApiError> {
-        let mut known: Vec<AppId> = self.tracking.apps().map(|(app, _)| app.clone()).collect();
+        let mut known: Vec<AppId> = self.tracking.apps().cloned().collect();
         known.extend(self.store.list().into_iter().map(|stored| stored.app));
         known.sort();
         known.dedup();

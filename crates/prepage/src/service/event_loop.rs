@@ -104,9 +104,8 @@ impl Service {
             Some(Err(error)) => return log_warning!("thawing is not seen: {error}"),
             None => return,
         };
-        for app in thawed {
-            let source = Source::Thaw;
-            self.step_now(Event::Begin { app, source });
+        for (app, main) in thawed {
+            self.begin(app, main, Source::Thaw);
         }
     }
 
@@ -136,12 +135,11 @@ impl Service {
     fn see_burst(&mut self, app: AppId, burst: &FaultBurst) {
         let reached = self.onset.add(&app, burst, &self.config.switch);
         if reached && self.is_swapped_out(&app, burst.pid) {
-            let source = Source::Onset;
-            self.step_now(Event::Begin { app, source });
+            self.begin(app, Some(burst.pid), Source::Onset);
         }
     }
 
-    /// Whether so much of the application is swapped out that demand faults mean a switch.
+    /// Whether so much of this copy of the application is swapped out that demand faults mean a switch.
     fn is_swapped_out(&self, app: &AppId, pid: i32) -> bool {
         let Some(model) = self.machine.app(app) else {
             return false;
@@ -165,7 +163,7 @@ impl Service {
         let share = match sample.is_empty() {
             // Nothing learned yet: the first switches are found by the whole process's share.
             true => process_swapped_share(pid),
-            false => self.executor.swapped_share(app, &sample),
+            false => self.executor.swapped_share(app, pid, &sample),
         };
         share >= self.config.switch.onset_swapped_share
     }

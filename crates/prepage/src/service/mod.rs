@@ -24,8 +24,10 @@ use crate::sources::groups::Groups;
 use crate::sources::onset::OnsetWindows;
 use crate::sources::pressure::Pressure;
 use poller::Poller;
+use prepage_core::identity::AppId;
 use prepage_core::machine::{Action, Event, Machine, Nanos};
 use prepage_core::params::Mode;
+use prepage_core::signal::Source;
 use prepage_engine::store::Store;
 use prepage_engine::{Engine, Executor};
 use prepage_kernel::clock::monotonic_ns;
@@ -121,6 +123,12 @@ impl Service {
             self.executor.listen(!is_off);
         }
         began
+    }
+
+    /// A switch begins, to the copy of the application that process `pid` belongs to, or to all. Returns whether it did.
+    fn begin(&mut self, app: AppId, pid: Option<i32>, source: Source) -> bool {
+        self.executor.aim(&app, pid);
+        self.step(monotonic_ns(), Event::Begin { app, source })
     }
 
     /// As [`Service::step`], now.

@@ -11,11 +11,12 @@ use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
 use prepage_core::identity::AppId;
 use prepage_core::machine::{APPS_MAX, Event, Nanos};
-use prepage_engine::Members;
 use prepage_engine::store::TrackedBy;
+use prepage_engine::{COPIES_MAX, Members};
 use prepage_kernel::clock::monotonic_ns;
 use rustix::event::epoll::EventFlags;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 /// Most processes of which it is remembered that they belong to no tracked application.
 const STRANGERS_MAX: usize = 4096;
@@ -23,11 +24,39 @@ const STRANGERS_MAX: usize = 4096;
 /// How long that is remembered: meanwhile the process may have called exec, or its pid may mean another.
 const STRANGER_NS: u64 = 5_000_000_000;
 
+/// A running copy of a tracked application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningCopy {
+    /// What makes it up.
+    pub members: Members,
+    /// The process at its top, whose end is waited for; 0 for a control group that is empty.
+    pub main: i32,
+}
+
+impl RunningCopy {
+    fn of_group(directory: PathBuf) -> Self {
+        let pids = discover::group_processes(&directory);
+        Self {
+            members: Members::Cgroup(directory),
+            main: discover::main_process(&pids).map_or(0, |facts| facts.pid),
+        }
+    }
+}
+
+impl From<Identity> for RunningCopy {
+    fn from(identity: Identity) -> Self {
+        Self {
+            members: identity.members,
+            main: identity.main,
+        }
+    }
+}
+
 /// What the service follows.
 #[derive(Debug, Default)]
 pub struct Tracking {
-    /// What makes each tracked application up; nothing while it is not running.
-    apps: BTreeMap<AppId, Option<Members>>,
+    /// The copies of each tracked application, at most [`COPIES_MAX`]; none while it is not running.
+    apps: BTreeMap<AppId, Vec<RunningCopy>>,
     /// Processes that demand faults were seen of and that the executor does not know (yet), with their applications.
     strangers: HashMap<i32, (Nanos, Option<AppId>)>,
 }
@@ -39,23 +68,41 @@ impl Tracking {
     }
 
     /// The tracked applications.
-    pub fn apps(&self) -> impl Iterator<Item = (&AppId, Option<&Members>)> {
-        self.apps
-            .iter()
-            .map(|(app, members)| (app, members.as_ref()))
+    pub fn apps(&self) -> impl Iterator<Item = &AppId> {
+        self.apps.keys()
+    }
+
+    /// Whether a tracked application is running.
+    pub fn is_running(&self, app: &AppId) -> bool {
+        self.apps.get(app).is_some_and(|copies| !copies.is_empty())
+    }
+
+    /// The tracked application that these processes are followed as a copy of.
+    pub fn app_of(&self, members: &Members) -> Option<&AppId> {
+        self.find(|of_copy| of_copy == members)
+    }
+
+    fn find(&self, wanted: impl Fn(&Members) -> bool) -> Option<&AppId> {
+        let has = |copies: &[RunningCopy]| copies.iter().any(|copy| wanted(&copy.members));
+        let mut apps = self.apps.iter();
+        apps.find(|(_, copies)| has(copies)).map(|(app, _)| app)
     }
 
     /// What makes an application up, as shown to people.
     pub fn members_text(&self, app: &AppId) -> String {
-        match self.apps.get(app).and_then(Option::as_ref) {
-            Some(Members::Cgroup(directory)) => directory.display().to_string(),
-            Some(Members::Tree(pid)) => format!("process tree of {pid}"),
-            None => "not running".into(),
+        let copy = |copy: &RunningCopy| match &copy.members {
+            Members::Cgroup(directory) => directory.display().to_string(),
+            Members::Tree(pid) => format!("process tree of {pid}"),
+        };
+        let copies = self.apps.get(app).map_or(&[][..], Vec::as_slice);
+        match copies.is_empty() {
+            true => "not running".into(),
+            false => copies.iter().map(copy).collect::<Vec<_>>().join(", "),
         }
     }
 
     fn some_are_absent(&self) -> bool {
-        self.apps.values().any(Option::is_none)
+        self.apps.values().any(Vec::is_empty)
     }
 }
 
@@ -73,52 +120,76 @@ impl Service {
             }
             self.admit(&app);
             if let TrackedBy::Cgroup(directory) = how {
-                let pids = discover::group_processes(&directory);
-                let main = discover::main_process(&pids).map_or(0, |facts| facts.pid);
-                self.follow(&app, Members::Cgroup(directory), main);
+                self.add_copies(&app, vec![RunningCopy::of_group(directory)]);
             }
         }
         let wanted = !self.config.service.applications.is_empty();
         if wanted || self.tracking.some_are_absent() {
-            for identity in discover::running(&self.around).into_values() {
-                self.meet(&identity);
+            for identity in discover::running(&self.around) {
+                self.meet(identity);
             }
         }
     }
 
-    /// An application was found running: follows it where it is tracked, or the configuration names it.
-    fn meet(&mut self, identity: &Identity) {
-        let app = &identity.app;
-        match self.tracking.apps.get(app) {
-            Some(Some(_)) => {}
-            Some(None) => self.follow(app, identity.members.clone(), identity.main),
-            None => {
-                let listed = &self.config.service.applications;
-                if listed.iter().any(|text| matches(app, text)) {
-                    self.track(identity, TrackedBy::Name);
-                }
-            }
+    /// A copy of an application was found running: follows it where the application is tracked, or the configuration
+    /// names it.
+    fn meet(&mut self, identity: Identity) {
+        // It may have another name: then that is it.
+        if self.tracking.app_of(&identity.members).is_some() {
+            return;
+        }
+        let app = identity.app.clone();
+        let listed = &self.config.service.applications;
+        if self.tracking.contains(&app) {
+            self.add_copies(&app, vec![identity.into()]);
+        } else if listed.iter().any(|text| matches(&app, text)) {
+            self.track(&app, vec![identity.into()], TrackedBy::Name);
         }
     }
 
-    /// Begins to track an application. Returns whether it was not tracked before.
-    pub(super) fn track(&mut self, identity: &Identity, how: TrackedBy) -> bool {
-        let app = &identity.app;
+    /// Begins to track an application, and to follow these copies of it beside those that are. Returns whether it was
+    /// not tracked before.
+    pub(super) fn track(&mut self, app: &AppId, copies: Vec<RunningCopy>, how: TrackedBy) -> bool {
         let new = !self.tracking.contains(app);
         if new {
             self.admit(app);
         }
         self.store.set_tracked(app, Some(how));
-        let members = Some(&identity.members);
-        if self
-            .tracking
-            .apps
-            .get(app)
-            .is_some_and(|known| known.as_ref() != members)
-        {
-            self.follow(app, identity.members.clone(), identity.main);
-        }
+        self.add_copies(app, copies);
         new
+    }
+
+    fn add_copies(&mut self, app: &AppId, copies: Vec<RunningCopy>) {
+        let Some(known) = self.tracking.apps.get_mut(app) else {
+            return;
+        };
+        let before = known.clone();
+        for copy in copies {
+            if known.contains(&copy) {
+                continue;
+            }
+            // The same process at the top: its processes are to be found elsewhere now.
+            known.retain(|one| one.main != copy.main || one.main == 0);
+            match known.len() < COPIES_MAX {
+                true => known.push(copy),
+                false => log_warning!("no more than {COPIES_MAX} copies of {app} are followed"),
+            }
+        }
+        if *known != before {
+            self.follow(app);
+        }
+    }
+
+    /// A copy belongs to another application now. One without copies is tracked no longer.
+    pub(super) fn give_up_copy(&mut self, app: &AppId, members: &Members) {
+        let Some(copies) = self.tracking.apps.get_mut(app) else {
+            return;
+        };
+        copies.retain(|copy| copy.members != *members);
+        match copies.is_empty() {
+            true => self.untrack(app),
+            false => self.follow(app),
+        }
     }
 
     /// Whether one more application can be tracked.
@@ -135,29 +206,20 @@ impl Service {
             app: app.clone(),
             profile: Box::new(profile.unwrap_or_default()),
         });
-        self.tracking.apps.insert(app.clone(), None);
+        self.tracking.apps.insert(app.clone(), Vec::new());
         self.tracking.strangers.clear();
         log_info!("tracking {app}");
     }
 
     /// The store holds another profile of a tracked application: begins anew with that.
     pub(super) fn take_over_profile(&mut self, app: &AppId) {
-        let Some(members) = self.tracking.apps.remove(app) else {
+        let Some(copies) = self.tracking.apps.remove(app) else {
             return;
         };
         self.executor.unfollow(app);
         self.step_now(Event::Untracked { app: app.clone() });
         self.admit(app);
-        if let Some(members) = members {
-            let main = match &members {
-                Members::Tree(root) => *root,
-                Members::Cgroup(directory) => {
-                    let pids = discover::group_processes(directory);
-                    discover::main_process(&pids).map_or(0, |facts| facts.pid)
-                }
-            };
-            self.follow(app, members, main);
-        }
+        self.add_copies(app, copies);
     }
 
     /// Ends tracking an application.
@@ -179,29 +241,39 @@ impl Service {
         }
     }
 
-    fn follow(&mut self, app: &AppId, members: Members, main: i32) {
-        if !self.tracking.contains(app) {
-            return;
-        }
+    /// Follows the copies of an application, and no others any more.
+    fn follow(&mut self, app: &AppId) {
         self.forget_sources(app);
-        self.executor.follow(app, members.clone());
-        if let Some(groups) = &mut self.groups {
-            let mut memberships = match &members {
-                Members::Cgroup(directory) => self
-                    .around
-                    .hierarchies
-                    .group_at(directory)
-                    .into_iter()
-                    .collect(),
-                Members::Tree(_) => Vec::new(),
-            };
-            memberships.extend(cgroups::memberships(main));
-            groups.watch(app, &memberships, &self.around);
-        }
-        self.tracking.apps.insert(app.clone(), Some(members));
         self.tracking.strangers.clear();
-        self.watch_exit(app, main);
+        let mut copies = self.tracking.apps.get(app).cloned().unwrap_or_default();
+        // A tree whose top has ended is none: its pid may come to mean another process.
+        copies.retain(|copy| {
+            self.watch_exit(app, copy.main) || matches!(copy.members, Members::Cgroup(_))
+        });
+        self.tracking.apps.insert(app.clone(), copies.clone());
+        if copies.is_empty() {
+            self.executor.unfollow(app);
+            return self.end_instances(app);
+        }
+        for copy in &copies {
+            self.watch_groups(app, copy);
+        }
+        let members: Vec<Members> = copies.into_iter().map(|copy| copy.members).collect();
+        self.executor.follow(app, &members);
         self.see_new_members();
+    }
+
+    fn watch_groups(&mut self, app: &AppId, copy: &RunningCopy) {
+        let Some(groups) = &mut self.groups else {
+            return;
+        };
+        let own = match &copy.members {
+            Members::Cgroup(directory) => self.around.hierarchies.group_at(directory),
+            Members::Tree(_) => None,
+        };
+        let mut memberships: Vec<_> = own.into_iter().collect();
+        memberships.extend(cgroups::memberships(copy.main));
+        groups.watch(app, copy.main, &memberships, &self.around);
     }
 
     /// The executor tells of processes by its wake-up, or at once.
@@ -211,10 +283,11 @@ impl Service {
         }
     }
 
-    fn watch_exit(&mut self, app: &AppId, main: i32) {
+    /// Returns whether the process is there.
+    fn watch_exit(&mut self, app: &AppId, main: i32) -> bool {
         // A control group that is empty for now has no process whose end could be waited for.
         let Ok((number, process)) = self.exits.add(app, main) else {
-            return;
+            return false;
         };
         let added = self
             .poller
@@ -222,33 +295,33 @@ impl Service {
         if let Err(error) = added {
             log_warning!("the end of {app} will not be seen: {error}");
         }
+        true
     }
 
-    /// The main process of an application ended.
+    /// The main process of a copy of an application ended.
     pub(super) fn see_exit(&mut self, number: u32) {
-        let Some(app) = self.exits.take(number) else {
+        let Some((app, pid)) = self.exits.take(number) else {
             return;
         };
-        self.tracking.strangers.clear();
-        let members = self.tracking.apps.get(&app).cloned().flatten();
-        if let Some(Members::Cgroup(directory)) = members {
-            let pids = discover::group_processes(&directory);
-            if let Some(main) = discover::main_process(&pids) {
-                return self.watch_exit(&app, main.pid);
+        let tracked = self.store.load(&app).and_then(|s| s.tracked.as_ref());
+        let named = match tracked {
+            Some(TrackedBy::Cgroup(directory)) => Some(directory),
+            _ => None,
+        };
+        let Some(copies) = self.tracking.apps.get_mut(&app) else {
+            return;
+        };
+        copies.retain_mut(|copy| match &copy.members {
+            _ if copy.main != pid => true,
+            Members::Tree(_) => false,
+            Members::Cgroup(directory) => {
+                // The group that was named stays the application's, whoever comes into it next.
+                let stays = named == Some(directory);
+                *copy = RunningCopy::of_group(directory.clone());
+                stays || copy.main != 0
             }
-            let by_group = matches!(
-                self.store.load(&app).and_then(|s| s.tracked.as_ref()),
-                Some(TrackedBy::Cgroup(_))
-            );
-            if by_group {
-                // The group stays the application's, whoever comes into it next.
-                return self.end_instances(&app);
-            }
-        }
-        self.executor.unfollow(&app);
-        self.forget_sources(&app);
-        self.tracking.apps.insert(app.clone(), None);
-        self.end_instances(&app);
+        });
+        self.follow(&app);
     }
 
     fn end_instances(&mut self, app: &AppId) {
@@ -298,18 +371,13 @@ impl Service {
             Members::Cgroup(directory) => directories.iter().any(|d| d.starts_with(directory)),
             Members::Tree(root) => chain.iter().any(|p| p.pid == *root),
         };
-        let followed = self
-            .tracking
-            .apps()
-            .find(|(_, members)| members.is_some_and(belongs));
-        if let Some((app, _)) = followed {
+        if let Some(app) = self.tracking.find(belongs) {
             return Some(app.clone());
         }
         let identity = crate::identity::identify(&chain, &self.around)?;
-        self.meet(&identity);
-        self.tracking
-            .contains(&identity.app)
-            .then_some(identity.app)
+        let app = identity.app.clone();
+        self.meet(identity);
+        self.tracking.contains(&app).then_some(app)
     }
 
     /// The tracked application that got the focus. One that is not tracked is, where the configuration says so.
@@ -324,7 +392,8 @@ impl Service {
         if !may_act(caller, &identity.app) {
             return None;
         }
-        self.track(&identity, TrackedBy::Name);
-        Some(identity.app)
+        let app = identity.app.clone();
+        self.track(&app, vec![identity.into()], TrackedBy::Name);
+        Some(app)
     }
 }

@@ -1,4 +1,4 @@
-//! Ended processes: a pidfd for the main process of each tracked application.
+//! Ended processes: a pidfd for the main process of each copy of each tracked application.
 
 use prepage_core::identity::AppId;
 use prepage_kernel::Process;
@@ -29,9 +29,10 @@ impl Exits {
         Ok((number, &entry.1))
     }
 
-    /// The application whose process this number stood for; it is closed with this.
-    pub fn take(&mut self, number: u32) -> Option<AppId> {
-        self.processes.remove(&number).map(|(app, _)| app)
+    /// The application and the pid that this number stood for; the process is closed with this.
+    pub fn take(&mut self, number: u32) -> Option<(AppId, i32)> {
+        let (app, process) = self.processes.remove(&number)?;
+        Some((app, process.pid()))
     }
 
     /// Forgets the processes of an application.

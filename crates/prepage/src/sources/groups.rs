@@ -17,9 +17,11 @@ const EVENTS_MAX: usize = 256;
 /// Most groups above a frozen one that are watched.
 const ABOVE_MAX: usize = 16;
 
-/// What is watched for one application.
+/// What is watched for one copy of an application.
 #[derive(Debug, Default)]
 struct Watched {
+    /// Its main process.
+    main: i32,
     /// Files that say whether it is frozen.
     files: Vec<PathBuf>,
     watches: BTreeSet<Watch>,
@@ -30,7 +32,7 @@ struct Watched {
 #[derive(Debug)]
 pub struct Groups {
     inotify: Inotify,
-    apps: BTreeMap<AppId, Watched>,
+    apps: BTreeMap<AppId, Vec<Watched>>,
 }
 
 impl Groups {
@@ -45,22 +47,19 @@ impl Groups {
         })
     }
 
-    /// Watches the freezers of an application whose main process is in `groups`. Files that cannot be watched are
-    /// left out: they may be gone.
-    pub fn watch(&mut self, app: &AppId, groups: &[Membership], around: &Surroundings) {
-        self.remove(app);
-        let mut watched = Watched {
-            files: freezer_files(groups, around),
-            ..Watched::default()
+    /// Watches the freezers of one more copy of an application, whose process `main` is in `groups`. Files that cannot
+    /// be watched are left out: they may be gone.
+    pub fn watch(&mut self, app: &AppId, main: i32, groups: &[Membership], around: &Surroundings) {
+        let files = freezer_files(groups, around);
+        let watches = files.iter().filter_map(|f| self.inotify.watch(f).ok());
+        let watched = Watched {
+            main,
+            watches: watches.collect(),
+            frozen: is_frozen(&files),
+            files,
         };
-        watched.watches = watched
-            .files
-            .iter()
-            .filter_map(|f| self.inotify.watch(f).ok())
-            .collect();
-        watched.frozen = is_frozen(&watched.files);
         if !watched.watches.is_empty() {
-            self.apps.insert(app.clone(), watched);
+            self.apps.entry(app.clone()).or_default().push(watched);
         }
     }
 
@@ -69,8 +68,9 @@ impl Groups {
         let Some(gone) = self.apps.remove(app) else {
             return;
         };
-        for watch in gone.watches {
-            let shared = self.apps.values().any(|w| w.watches.contains(&watch));
+        for watch in gone.into_iter().flat_map(|copy| copy.watches) {
+            let mut others = self.apps.values().flatten();
+            let shared = others.any(|w| w.watches.contains(&watch));
             if !shared {
                 // A watch that is gone already, as with its file, needs no removal.
                 let _ = self.inotify.unwatch(watch);
@@ -78,11 +78,11 @@ impl Groups {
         }
     }
 
-    /// The applications that were thawed since the last call.
+    /// The applications that were thawed since the last call, with the main process where it was one copy of them.
     ///
     /// # Errors
     /// Where the kernel refuses to say.
-    pub fn thawed(&mut self) -> prepage_kernel::Result<Vec<AppId>> {
+    pub fn thawed(&mut self) -> prepage_kernel::Result<Vec<(AppId, Option<i32>)>> {
         let mut changed = BTreeSet::new();
         let mut all = false;
         self.inotify.drain(EVENTS_MAX, |event| match event {
@@ -91,13 +91,21 @@ impl Groups {
             _ => {}
         })?;
         let mut thawed = Vec::new();
-        for (app, watched) in &mut self.apps {
-            if !all && watched.watches.is_disjoint(&changed) {
-                continue;
+        for (app, copies) in &mut self.apps {
+            let mut mains = Vec::new();
+            for watched in copies {
+                if !all && watched.watches.is_disjoint(&changed) {
+                    continue;
+                }
+                let before = std::mem::replace(&mut watched.frozen, is_frozen(&watched.files));
+                if before && !watched.frozen {
+                    mains.push(watched.main);
+                }
             }
-            let before = std::mem::replace(&mut watched.frozen, is_frozen(&watched.files));
-            if before && !watched.frozen {
-                thawed.push(app.clone());
+            match mains[..] {
+                [] => {}
+                [main] => thawed.push((app.clone(), Some(main))),
+                _ => thawed.push((app.clone(), None)),
             }
         }
         Ok(thawed)

@@ -1,0 +1,78 @@
+//! What the page cache holds of a file, and that it holds what was learned.
+
+use crate::rig::{Rig, params};
+use prepage_core::file::FileTargets;
+use prepage_core::outcome::SwitchRecord;
+use prepage_engine::EngineParams;
+use prepage_kernel::cachestat::cachestat;
+use prepage_kernel::page::page_size;
+use prepage_kernel::readahead::fadvise_dontneed;
+use prepage_kernel::sched::sleep_us;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::eventually;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Drops a file from the page cache. No process may map it.
+pub fn drop_cache(path: &Path) {
+    let file = File::open(path).expect("open");
+    eventually("the file is out of the cache", || {
+        fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
+        cached(path, 0, 1 << 20) == 0
+    });
+}
+
+/// Pages of these that the page cache holds.
+pub fn cached(path: &Path, first: u64, count: u64) -> u64 {
+    let file = File::open(path).expect("open");
+    let (offset, len) = (first * page_size(), count * page_size());
+    cachestat(file.as_fd(), offset, len)
+        .expect("these tests need cachestat (6.5)")
+        .cached
+}
+
+/// A switch in which the child reads pages 64 to 96 of the file that it means by `path`, which is `backing` here.
+pub fn switch_reading(
+    rig: &mut Rig,
+    child: &mut Child,
+    action: &str,
+    path: &Path,
+    backing: &Path,
+) -> SwitchRecord {
+    drop_cache(backing);
+    let mut pages = 0..0;
+    let record = rig.switch(|| {
+        // The watch on openings begins a moment after the switch, in a thread of its own.
+        sleep_us(20_000);
+        pages = child.tell_file(action, path, 64, 32);
+    });
+    // What is mapped stays in the page cache.
+    child.tell_at("unmap", pages);
+    record
+}
+
+/// What the child read, by read(2) or through a mapping, is in the page cache before it reads it again.
+pub fn is_learned_and_fetched(child: &mut Child, path: &Path, backing: &Path) {
+    for action in ["readfile", "mapfile"] {
+        let mut rig = Rig::new(child, &EngineParams::default(), params());
+        let record = switch_reading(&mut rig, child, action, path, backing);
+        assert_eq!(
+            (record.void, record.unresolved),
+            (None, 0),
+            "{action}: {record:?}"
+        );
+        let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
+        let of_path = |targets: &&FileTargets| Path::new(&*targets.file.path) == path;
+        let planned = plan.files.iter().find(of_path);
+        let wanted = planned.map_or(0, |targets| targets.wanted.pages());
+        // From 6.18 on a fault that waits for a large folio maps all of it and reports one page.
+        let least = if action == "mapfile" { 16 } else { 32 };
+        assert!(wanted >= least, "{action}: {plan:?} {record:?}");
+        drop_cache(backing);
+        rig.begin();
+        eventually("the pages are fetched", || cached(backing, 64, 32) >= least);
+        let record = rig.end();
+        assert!(record.file.fetched >= least, "{action}: {record:?}");
+    }
+}

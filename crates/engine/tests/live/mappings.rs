@@ -1,0 +1,114 @@
+//! Memory of every kind: what is swapped out is fetched, the rest is passed over, and none of it changes.
+
+use crate::rig::{Rig, params, settle, settle_at};
+use prepage_engine::EngineParams;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{HugePages, Machine};
+use prepage_kernel::{maps, process};
+use std::ops::Range;
+
+const PAGES: u64 = 256;
+
+/// Pages of a huge page.
+const HUGE: u64 = 512;
+
+fn present(child: &Child, pages: &Range<u64>) -> u64 {
+    let entries = child.entries_at(pages);
+    entries.iter().filter(|entry| entry.present()).count() as u64
+}
+
+#[test]
+fn private_and_shared_memory_that_is_swapped_out_is_fetched() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    for (kind, mapped) in [
+        ("private", true),
+        ("zero", true),
+        ("thp", true),
+        // The page table shows nothing of these: they come to the swap cache, and the application maps them.
+        ("shared", false),
+        ("memfd", false),
+    ] {
+        let pages = child.map(kind, 2 * HUGE);
+        child.swap_out_at(&pages);
+        let plan = rig.plan_of(&child, [pages.clone()]);
+        rig.fetch(&plan);
+        settle_at(&child, &pages);
+        let seen = rig.collect(&plan);
+        let expected = if mapped { 2 * HUGE } else { 0 };
+        assert_eq!(present(&child, &pages), expected, "{kind}");
+        assert_eq!(rig.seen(&child, &seen).fetched.pages(), 2 * HUGE, "{kind}");
+        let before = process::stat(child.pid()).expect("stat").major_faults;
+        child.tell_at("verify", pages);
+        let faults = process::stat(child.pid()).expect("stat").major_faults - before;
+        assert!(faults < HUGE / 8, "{kind}: {faults} demand faults left");
+    }
+}
+
+#[test]
+fn memory_that_is_not_swapped_out_is_left_alone() {
+    let _machine = Machine::with_swap();
+    let _huge = HugePages::reserve(2);
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let full: Vec<Range<u64>> = [("hugetlb", HUGE), ("locked", PAGES), ("thp", HUGE)]
+        .into_iter()
+        .map(|(kind, pages)| child.map(kind, pages))
+        .collect();
+    let empty = ["reserved", "untouched"].map(|kind| child.map(kind, PAGES));
+    let memory = || process::status(child.pid()).expect("status").rss_anon_kib;
+    let before = memory();
+    let plan = rig.plan_of(&child, full.iter().chain(&empty).cloned());
+    rig.fetch(&plan);
+    settle(&child);
+    let seen = rig.collect(&plan);
+    assert_eq!(rig.seen(&child, &seen).fetched.pages(), 0);
+    assert_eq!(memory(), before, "something was allocated");
+    for pages in empty {
+        assert_eq!(present(&child, &pages), 0, "{pages:?}");
+    }
+    for pages in full {
+        assert_eq!(
+            present(&child, &pages),
+            pages.end - pages.start,
+            "{pages:?}"
+        );
+        child.tell_at("verify", pages);
+    }
+}
+
+#[test]
+fn a_plan_of_the_whole_address_space_changes_nothing() {
+    let _machine = Machine::with_swap();
+    let _huge = HugePages::reserve(1);
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let kinds = ["shared", "memfd", "zero", "locked", "hugetlb"];
+    let regions = kinds.map(|kind| child.map(kind, HUGE));
+    child.map("reserved", PAGES);
+    child.tell_pages("none", 16..32);
+    child.swap_out();
+    for pages in &regions[..3] {
+        child.swap_out_at(pages);
+    }
+    let before = maps::read(child.pid()).expect("maps");
+    // Kernel memory that is mapped ([vvar], [vdso]) and files are among them, and what lies between, as well as what is
+    // above all user memory.
+    let mut ranges: Vec<Range<u64>> = before.iter().map(|mapping| mapping.pages()).collect();
+    let last = ranges.last().expect("mappings").clone();
+    ranges.push(child.pages.start - 64..child.pages.start);
+    ranges.retain(|range| range.end <= last.end);
+    ranges.push(1 << 50..(1 << 50) + 64);
+    let plan = rig.plan_of(&child, ranges);
+    rig.fetch(&plan);
+    settle(&child);
+    rig.collect(&plan);
+    assert_eq!(maps::read(child.pid()).expect("maps"), before);
+    child.tell_pages("access", 16..32);
+    child.tell_at("verify", child.pages.clone());
+    for pages in regions {
+        child.tell_at("verify", pages);
+    }
+    assert_eq!(rig.engine.threads_given_up(), 0);
+}

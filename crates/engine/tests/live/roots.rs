@@ -1,0 +1,54 @@
+//! Applications whose root directory, or whose mounts, are not ours: the same path names another file there.
+
+use crate::cache::{cached, drop_cache, is_learned_and_fetched};
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Directory, Machine, write_clean};
+use std::path::{Path, PathBuf};
+
+const FILE_PAGES: u64 = 256;
+
+/// The file that the child means by `path` is fetched, and not the one that we mean by it.
+fn is_fetched_in_its_root(child: &mut Child, path: &Path, theirs: &Path, ours: &Path) {
+    drop_cache(ours);
+    is_learned_and_fetched(child, path, theirs);
+    assert_eq!(
+        cached(ours, 0, FILE_PAGES),
+        0,
+        "our file of that name was read"
+    );
+}
+
+/// Two files of the same path below two directories.
+fn two_files(directory: &Directory, path: &str) -> [PathBuf; 2] {
+    ["theirs", "ours"].map(|side| {
+        let file = directory.path(side).join(path);
+        std::fs::create_dir_all(file.parent().expect("a parent")).expect("mkdir");
+        write_clean(&file, FILE_PAGES);
+        file
+    })
+}
+
+#[test]
+fn in_another_mount_namespace() {
+    const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let [theirs, ours] = two_files(&directory, "file");
+    let places = [&theirs, &ours].map(|file| file.parent().and_then(Path::to_str).expect("text"));
+    let [from, to] = places;
+    let program = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", from, to];
+    let mut child = Child::spawn_through(&program, 1);
+    is_fetched_in_its_root(&mut child, &ours, &theirs, &ours);
+}
+
+#[test]
+fn in_another_root_directory() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let ours = directory.file("file", FILE_PAGES);
+    let root = directory.path("root");
+    let theirs = root.join(ours.strip_prefix("/").expect("absolute"));
+    std::fs::create_dir_all(theirs.parent().expect("a parent")).expect("mkdir");
+    write_clean(&theirs, FILE_PAGES);
+    let mut child = Child::spawn(1);
+    child.chroot(&root);
+    is_fetched_in_its_root(&mut child, &ours, &theirs, &ours);
+}

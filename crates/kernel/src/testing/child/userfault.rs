@@ -1,0 +1,88 @@
+//! userfaultfd(2) in the child: pages that are missing until their monitor, the same child, answers.
+
+use super::role::contents;
+use crate::page::page_size;
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+/// The monitor's descriptor, for the life of the child.
+static MONITOR: OnceLock<OwnedFd> = OnceLock::new();
+
+const API: u64 = 0xaa;
+const FEATURE_PAGEFAULT_FLAG_WP: u64 = 1;
+/// 6.4+: pages without a page can be write-protected, by a marker in the page table.
+const FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
+const MODE_MISSING: u64 = 1;
+const MODE_WP: u64 = 2;
+const WRITEPROTECT_MODE_WP: u64 = 1;
+
+// Requests of linux/userfaultfd.h, whose arguments are arrays of u64.
+const UFFDIO_API: u32 = rustix::ioctl::opcode::read_write::<[u64; 3]>(0xaa, 0x3f);
+const UFFDIO_REGISTER: u32 = rustix::ioctl::opcode::read_write::<[u64; 4]>(0xaa, 0);
+const UFFDIO_COPY: u32 = rustix::ioctl::opcode::read_write::<[u64; 5]>(0xaa, 3);
+const UFFDIO_WRITEPROTECT: u32 = rustix::ioctl::opcode::read_write::<[u64; 3]>(0xaa, 6);
+
+fn ask<const N: usize>(fd: &OwnedFd, request: u32, mut argument: [u64; N], what: &str) {
+    // SAFETY: `argument` is as long as the request says; what UFFDIO_COPY points to is a live page of ours, and its
+    // target, as that of the others, is memory to which this child holds no references.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request.into(), argument.as_mut_ptr()) };
+    assert_eq!(result, 0, "{what}: {}", std::io::Error::last_os_error());
+}
+
+fn open() -> OwnedFd {
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+    assert!(
+        fd >= 0,
+        "these tests need userfaultfd: {}",
+        std::io::Error::last_os_error()
+    );
+    // SAFETY: a descriptor that the kernel has just made for us and that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    let features = FEATURE_PAGEFAULT_FLAG_WP | FEATURE_WP_UNPOPULATED;
+    ask(
+        &fd,
+        UFFDIO_API,
+        [API, features, 0],
+        "these tests need UFFD_FEATURE_WP_UNPOPULATED (6.4)",
+    );
+    fd
+}
+
+fn register(pages: &[*mut u8], mode: u64) {
+    let fd = MONITOR.get_or_init(open);
+    for &page in pages {
+        ask(
+            fd,
+            UFFDIO_REGISTER,
+            [page as u64, page_size(), mode, 0],
+            "UFFDIO_REGISTER",
+        );
+    }
+}
+
+/// Registers pages: a fault on one that is missing waits for the monitor.
+pub(super) fn monitor(pages: &[*mut u8]) {
+    register(pages, MODE_MISSING);
+}
+
+/// Registers pages that are missing, and write-protects them: the page table then holds markers, which pagemap gives
+/// as swap entries.
+pub(super) fn mark(pages: &[*mut u8]) {
+    register(pages, MODE_MISSING | MODE_WP);
+    let fd = MONITOR.get_or_init(open);
+    for &page in pages {
+        let argument = [page as u64, page_size(), WRITEPROTECT_MODE_WP];
+        ask(fd, UFFDIO_WRITEPROTECT, argument, "UFFDIO_WRITEPROTECT");
+    }
+}
+
+/// The monitor answers: the missing pages get their contents, and whoever waits goes on.
+pub(super) fn answer(pages: &[*mut u8]) {
+    let fd = MONITOR.get().expect("a monitor");
+    for &page in pages {
+        let contents = contents(page);
+        let argument = [page as u64, contents.as_ptr() as u64, page_size(), 0, 0];
+        ask(fd, UFFDIO_COPY, argument, "UFFDIO_COPY");
+    }
+}
