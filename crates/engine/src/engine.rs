@@ -22,7 +22,7 @@ use prepage_kernel::perf::RingSwitch;
 use prepage_kernel::support::Support;
 use prepage_kernel::swaps::{self, SwapKind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Threads, rings and the processes followed.
@@ -104,7 +104,7 @@ impl Engine {
 
     /// Readable when [`Executor::events`] has something.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.observer.done_fd().as_fd()
+        self.observer.done_fd()
     }
 
     /// Readable when [`Executor::drain_faults`] should be called.

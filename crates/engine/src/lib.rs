@@ -4,10 +4,12 @@
 //! writes profiles ([`store`]). All of them sleep until they are given something to do.
 #![forbid(unsafe_code)]
 
+mod bell;
 mod engine;
 mod error;
 pub mod executor;
 pub mod fetch;
+pub mod launch;
 mod members;
 pub mod observe;
 mod params;
@@ -16,4 +18,6 @@ pub mod store;
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use executor::{COPIES_MAX, Executor, FaultBurst, Members};
+pub use launch::{Launch, LaunchResult, Launches, MeasuredLaunch, PrefetchOutcome};
+pub use members::Rights;
 pub use params::{CorePolicy, EngineParams, FetchParams, FileOrder, ObserveParams, ThreadPolicy};

@@ -81,6 +81,8 @@ pub struct FetchParams {
     pub file_order: FileOrder,
     /// With `file_order = "access"`: most bytes in flight for one thread.
     pub file_depth_bytes: u64,
+    /// Threads that replay the paths of a launch, beside the one that reads its pages.
+    pub path_threads: usize,
     /// With `file_order = "file"`: distance, in pages, at which one page is read ahead of the rest where the file
     /// system maps files by indirect or direct node blocks. The paper: 512.
     pub metadata_stride_pages: u64,
@@ -107,6 +109,7 @@ impl Default for FetchParams {
             file_call_bytes: 1 << 20,
             file_order: FileOrder::Access,
             file_depth_bytes: 1 << 20,
+            path_threads: 4,
             metadata_stride_pages: 512,
             watchdog_ms: 1_000,
             replacements_max: 16,
@@ -176,7 +179,7 @@ impl EngineParams {
     pub fn check(&self) -> Result<(), ParamError> {
         let (fetch, observe) = (&self.fetch, &self.observe);
         let ring = |pages: usize| pages.is_power_of_two() && pages <= 1 << 14;
-        let rules: [(bool, &'static str, &'static str); 9] = [
+        let rules: [(bool, &'static str, &'static str); 10] = [
             (
                 (1..=1024).contains(&fetch.anon_batch_pages),
                 "fetch.anon_batch_pages",
@@ -193,6 +196,11 @@ impl EngineParams {
                 (1..=1 << 16).contains(&fetch.disk_span_pages),
                 "fetch.disk_span_pages",
                 "1 to 65536",
+            ),
+            (
+                (1..=16).contains(&fetch.path_threads),
+                "fetch.path_threads",
+                "1 to 16",
             ),
             (
                 fetch.metadata_stride_pages >= 1,

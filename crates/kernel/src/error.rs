@@ -84,6 +84,15 @@ impl Error {
         matches!(self.errno(), Some(libc::ENOENT | libc::ENOTDIR))
     }
 
+    /// Whether a path does not name a regular file (any more): `ENOENT`, `ENOTDIR`, `ELOOP`, or what
+    /// [`crate::open::open_in_root`] says of anything else.
+    pub fn is_no_file(&self) -> bool {
+        match self.errno() {
+            Some(errno) => matches!(errno, libc::ENOENT | libc::ENOTDIR | libc::ELOOP),
+            None => self.source.kind() == io::ErrorKind::Unsupported,
+        }
+    }
+
     /// Whether this kernel does not have the interface: `ENOSYS`, `ENOTTY` or `EOPNOTSUPP`.
     pub fn is_unsupported(&self) -> bool {
         matches!(

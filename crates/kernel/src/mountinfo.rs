@@ -4,6 +4,8 @@ use crate::error::{Error, Result};
 use crate::{open, text};
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,35 @@ pub fn read_of(pid: i32) -> Result<Vec<Mount>> {
     let path = format!("/proc/{pid}/mountinfo");
     parse(&text::read_bytes(&path)?)
         .map_err(|line| Error::malformed("parse", path, format!("malformed line {line:?}")))
+}
+
+/// The mounts that a process can reach, to be read later: it may have ended by then.
+#[derive(Debug)]
+pub struct ProcessMounts {
+    file: File,
+    path: String,
+}
+
+impl ProcessMounts {
+    /// Opens /proc/PID/mountinfo, which takes hold of the process's mount namespace and root directory.
+    pub fn open(pid: i32) -> Result<ProcessMounts> {
+        let path = format!("/proc/{pid}/mountinfo");
+        match File::open(&path) {
+            Ok(file) => Ok(ProcessMounts { file, path }),
+            Err(error) => Err(Error::new("open", path, error)),
+        }
+    }
+
+    /// What is mounted now, with mount points below the process's root directory; once.
+    pub fn read(mut self) -> Result<Vec<Mount>> {
+        let mut bytes = Vec::new();
+        match self.file.read_to_end(&mut bytes) {
+            Ok(_) => parse(&bytes).map_err(|line| {
+                Error::malformed("parse", self.path, format!("malformed line {line:?}"))
+            }),
+            Err(error) => Err(Error::new("read", self.path, error)),
+        }
+    }
 }
 
 /// Parses the contents of a mountinfo file. The error is the first malformed line.

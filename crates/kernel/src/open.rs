@@ -4,6 +4,8 @@ use crate::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// What stat says of a file.
@@ -97,6 +99,23 @@ pub fn lstat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat> {
     Ok(file_stat(&stat))
 }
 
+/// Reads where a symbolic link leads, resolved as in [`open_in_root`] but for the link itself. `EINVAL` for what is no
+/// link.
+pub fn read_link_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<OsString> {
+    let handle = open_path(root, path, OFlags::NOFOLLOW)?;
+    // An empty path means the handle itself (2.6.39+).
+    let target = rustix::fs::readlinkat(&handle, c"", Vec::new())
+        .map_err(|error| Error::new("readlink", path.to_string_lossy(), error))?;
+    Ok(OsString::from_vec(target.into_bytes()))
+}
+
+/// Opens a directory for reading, resolved as in [`open_in_root`].
+pub fn open_directory_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
+    let handle = open_path(root, path, OFlags::DIRECTORY)?;
+    reopen(&handle, OFlags::DIRECTORY)
+        .map_err(|error| Error::new("open", path.to_string_lossy(), error))
+}
+
 /// Reads a directory's entries (at most `entries_max`), resolved as in [`open_in_root`], for the sake of the caches.
 /// Returns how many there are.
 pub fn read_directory_in_root(
@@ -104,15 +123,14 @@ pub fn read_directory_in_root(
     path: &Path,
     entries_max: usize,
 ) -> Result<usize> {
-    let failed = |operation, error: Errno| Error::new(operation, path.to_string_lossy(), error);
-    let handle = open_path(root, path, OFlags::DIRECTORY)?;
-    let directory = reopen(&handle, OFlags::DIRECTORY).map_err(|error| failed("open", error))?;
-    let mut entries = rustix::fs::Dir::new(directory).map_err(|error| failed("readdir", error))?;
+    let failed = |error: Errno| Error::new("readdir", path.to_string_lossy(), error);
+    let directory = open_directory_in_root(root, path)?;
+    let mut entries = rustix::fs::Dir::new(directory).map_err(failed)?;
     let mut count = 0;
     while count < entries_max {
         match entries.next() {
             Some(Ok(_)) => count += 1,
-            Some(Err(error)) => return Err(failed("readdir", error)),
+            Some(Err(error)) => return Err(failed(error)),
             None => break,
         }
     }

@@ -347,6 +347,15 @@ impl Rings {
         owners.chain(&self.attached)
     }
 
+    pub(crate) fn switch(&self) -> Result<RingSwitch> {
+        let copy = |event: &OwnedFd| {
+            let failed = |error| Error::new("dup", "perf event", error);
+            event.try_clone().map_err(failed)
+        };
+        let events = self.events().map(copy).collect::<Result<_>>()?;
+        Ok(RingSwitch { events })
+    }
+
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.iter().map(|ring| ring.event.as_fd())
     }
@@ -429,7 +438,7 @@ impl FaultRings {
     }
 }
 
-/// Starts and stops the sampling of [`TracepointRings`].
+/// Starts and stops the events of [`TracepointRings`] or [`crate::task_events::TaskRings`].
 #[derive(Debug)]
 pub struct RingSwitch {
     events: Vec<OwnedFd>,
@@ -480,12 +489,7 @@ impl TracepointRings {
 
     /// Starts and stops sampling from another thread than the one that empties the rings.
     pub fn switch(&self) -> Result<RingSwitch> {
-        let copy = |event: &OwnedFd| {
-            let failed = |error| Error::new("dup", "perf event", error);
-            event.try_clone().map_err(failed)
-        };
-        let events = self.0.events().map(copy).collect::<Result<_>>()?;
-        Ok(RingSwitch { events })
+        self.0.switch()
     }
 
     /// As [`FaultRings::fds`].

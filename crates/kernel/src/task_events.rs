@@ -8,7 +8,7 @@
 //! [`crate::exec_trace`].
 
 use crate::error::Result;
-use crate::perf::{self, Attributes, Drained, Rings, TYPE_SOFTWARE, Visited, Wakeup};
+use crate::perf::{self, Attributes, Drained, RingSwitch, Rings, TYPE_SOFTWARE, Visited, Wakeup};
 use crate::ring::{Record, u32_at, u64_at};
 use rustix::fd::BorrowedFd;
 
@@ -111,6 +111,11 @@ impl TaskRings {
     /// Stops recording; what is in the rings stays.
     pub fn disable(&self) -> Result<()> {
         perf::disable(self.0.events())
+    }
+
+    /// Starts and stops recording from another thread than the one that empties the rings.
+    pub fn switch(&self) -> Result<RingSwitch> {
+        self.0.switch()
     }
 
     /// One descriptor per CPU, as [`crate::perf::FaultRings::fds`]. Nothing makes them readable while no process

@@ -103,9 +103,7 @@ impl<'a> Reader<'a> {
             match open_in_root(root, path) {
                 Ok((fd, stat)) if is_version(&targets.file, &stat) => return Some(fd),
                 Ok(_) => stale.push(targets.file.clone()),
-                Err(error) if error.is_not_found() || error.is_unsupported() => {
-                    stale.push(targets.file.clone());
-                }
+                Err(error) if error.is_no_file() => stale.push(targets.file.clone()),
                 // Not to be read by this user, or busy: that may change; the profile stays.
                 Err(_) => {}
             }
@@ -149,7 +147,7 @@ impl<'a> Reader<'a> {
 
 /// Whether an open file is the version that was learned. The device number is not compared: on btrfs and overlay,
 /// stat's differs from the tracepoints'.
-fn is_version(file: &FileId, stat: &FileStat) -> bool {
+pub(crate) fn is_version(file: &FileId, stat: &FileStat) -> bool {
     (file.inode, file.size, i128::from(file.mtime_ns))
         == (stat.inode, stat.size_bytes, stat.mtime_ns)
 }

@@ -10,6 +10,6 @@ pub mod faults;
 mod file_pages;
 pub mod files;
 pub mod observer;
-mod opens;
-mod resolve;
+pub(crate) mod opens;
+pub(crate) mod resolve;
 mod waits;

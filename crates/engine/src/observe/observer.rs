@@ -1,5 +1,6 @@
 //! The thread that observes: it sleeps until a switch begins or ends, or a ring is half full.
 
+use crate::bell::Bell;
 use crate::error::{Error, Result};
 use crate::members::Member;
 use crate::observe::collect::{Task, collect};
@@ -11,9 +12,9 @@ use prepage_core::extent::ExtentSet;
 use prepage_core::identity::AppId;
 use prepage_core::machine::Event;
 use prepage_kernel::{process_madvise, sched};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
@@ -41,9 +42,9 @@ pub enum Command {
 #[derive(Debug)]
 pub struct Observer {
     commands: Sender<Command>,
-    bell: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     results: Receiver<Event>,
-    done: Arc<OwnedFd>,
+    done: Arc<Bell>,
 }
 
 impl Observer {
@@ -57,8 +58,8 @@ impl Observer {
             name: name.into(),
             source,
         };
-        let bell = Arc::new(new_eventfd().map_err(failed)?);
-        let done = Arc::new(new_eventfd().map_err(failed)?);
+        let bell = Arc::new(Bell::new().map_err(failed)?);
+        let done = Arc::new(Bell::new().map_err(failed)?);
         let (commands, queue) = channel();
         let (results_in, results) = channel();
         let thread = Thread {
@@ -86,25 +87,25 @@ impl Observer {
     }
 
     /// Readable when there are results.
-    pub fn done_fd(&self) -> &OwnedFd {
-        &self.done
+    pub fn done_fd(&self) -> BorrowedFd<'_> {
+        self.done.fd()
     }
 
     /// Tells the thread something and wakes it.
     pub fn tell(&self, command: Command) {
         // The thread ends only when this end is dropped.
         let _ = self.commands.send(command);
-        ring(&self.bell);
+        self.bell.ring();
     }
 
     /// Makes [`Observer::done_fd`] readable.
     pub fn ring_done(&self) {
-        ring(&self.done);
+        self.done.ring();
     }
 
     /// What the thread has found since the last call.
     pub fn results(&self) -> Vec<Event> {
-        silence(&self.done);
+        self.done.silence();
         self.results.try_iter().collect()
     }
 }
@@ -114,7 +115,7 @@ impl Drop for Observer {
         // The thread wakes, and finds its queue closed.
         let (closed, _) = channel();
         self.commands = closed;
-        ring(&self.bell);
+        self.bell.ring();
     }
 }
 
@@ -124,9 +125,9 @@ struct Thread {
     opens: Option<Opens>,
     params: ObserveParams,
     queue: Receiver<Command>,
-    bell: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     results: Sender<Event>,
-    done: Arc<OwnedFd>,
+    done: Arc<Bell>,
     paths: HashMap<AppId, Paths>,
     /// Switches under way.
     switches: usize,
@@ -136,7 +137,7 @@ impl Thread {
     fn run(mut self) {
         loop {
             self.wait();
-            silence(&self.bell);
+            self.bell.silence();
             if let Some(trace) = self.trace.as_mut().filter(|_| self.switches > 0) {
                 trace.drain();
             }
@@ -151,7 +152,7 @@ impl Thread {
     }
 
     fn wait(&self) {
-        let mut fds = vec![PollFd::new(&*self.bell, PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.fd(), PollFlags::IN)];
         let rings = self.trace.as_ref().map(FileTrace::fds).unwrap_or_default();
         if self.switches > 0 {
             fds.extend(
@@ -210,20 +211,6 @@ impl Thread {
             switch: task.switch,
             observation: Box::new(observation),
         });
-        ring(&self.done);
+        self.done.ring();
     }
-}
-
-fn new_eventfd() -> std::io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-fn ring(bell: &OwnedFd) {
-    // It can only fail where 2^64 wakeups are pending.
-    let _ = rustix::io::write(bell.as_fd(), &1u64.to_ne_bytes());
-}
-
-fn silence(bell: &OwnedFd) {
-    // Not rung: nothing to silence.
-    let _ = rustix::io::read(bell.as_fd(), &mut [0u8; 8]);
 }

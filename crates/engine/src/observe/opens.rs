@@ -60,10 +60,17 @@ impl Opens {
     /// What was opened since the watch began.
     pub fn seen(&mut self) -> &[Opening] {
         let room = OPENINGS_MAX.saturating_sub(self.seen.len());
-        let seen = &mut self.seen;
+        let mut seen = std::mem::take(&mut self.seen);
+        self.drain(room, |opening| seen.push(opening));
+        self.seen = seen;
+        &self.seen
+    }
+
+    /// Takes about so many of the openings that nobody has taken, in order.
+    pub fn drain(&mut self, openings_max: usize, mut visit: impl FnMut(Opening)) {
         // What cannot be read now is not resolved.
-        let _ = self.watch.drain(room, |opened| {
-            seen.push(Opening {
+        let _ = self.watch.drain(openings_max, |opened| {
+            visit(Opening {
                 pid: opened.pid,
                 dev: opened.stat.dev,
                 inode: opened.stat.inode,
@@ -71,6 +78,5 @@ impl Opens {
                 path: opened.path,
             });
         });
-        &self.seen
     }
 }

@@ -38,6 +38,12 @@ impl View {
         }
     }
 
+    /// The file that was opened, as tracepoints name it; `None` where its mount is none that the application has.
+    pub fn key_of(&self, opening: &Opening) -> Option<InodeKey> {
+        let device = self.devices.of_file(opening.mount_id, opening.dev)?;
+        Some((device, opening.inode))
+    }
+
     /// A path of ours as the application means it; `None` where it has none for it, or one that is not text.
     fn in_root(&self, path: &Path) -> Option<String> {
         let below = path.strip_prefix(&self.root).ok()?;
@@ -80,8 +86,8 @@ impl Paths {
             .iter()
             .filter(|opening| pids.contains(&opening.pid))
         {
-            if let Some(device) = view.devices.of_file(opening.mount_id, opening.dev) {
-                self.insert_path((device, opening.inode), view, &opening.path);
+            if let Some(key) = view.key_of(opening) {
+                self.insert_path(key, view, &opening.path);
             }
         }
     }

@@ -1,0 +1,255 @@
+//! Launches: recorded by what the kernel reports of them, and prefetched for beside them (FAST sections 4.1 and 4.3).
+//!
+//! One thread follows all launches (`recorder`): with the rings that are open for it (`rings`) it sees which pages
+//! the processes of each accessed, and when each is over. Threads that are ready fetch a launch's plan (`prefetch`,
+//! `crew`). What a launch showed is named and looked up on the device after its end (`finish`).
+
+mod block_map;
+mod crew;
+mod ext4;
+mod finish;
+mod path_profile;
+mod place;
+mod prefetch;
+mod recorder;
+mod rings;
+mod track;
+
+pub use prefetch::PrefetchOutcome;
+
+use crate::error::Result;
+use crate::fetch::cores::Cores;
+use crate::launch::crew::Crew;
+use crate::launch::path_profile::PathProfile;
+use crate::launch::place::Place;
+use crate::launch::prefetch::Prefetch;
+use crate::launch::recorder::{Begun, Command, Recorder};
+use crate::launch::rings::{Gate, Rings};
+use crate::members::Rights;
+use crate::params::EngineParams;
+use prepage_core::identity::FileId;
+use prepage_core::launch::blocks::{Account, BlockMap};
+use prepage_core::launch::manager::{Decision, Help, Measured};
+use prepage_core::launch::recording::{LaunchEnd, Recording};
+use prepage_core::launch::sequence::LaunchSequence;
+use prepage_core::machine::Nanos;
+use prepage_core::params::launch::LaunchParams;
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::support::Support;
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Most launches under way. One more is neither recorded nor prefetched for.
+pub const LAUNCHES_MAX: usize = 64;
+
+/// A launch begins.
+#[derive(Debug)]
+pub struct Launch {
+    /// What the caller knows it by.
+    pub id: u64,
+    /// Its first process.
+    pub root_pid: i32,
+    /// Whose file-system rights files are read with.
+    pub rights: Rights,
+    /// When it began, on the monotonic clock.
+    pub began: Nanos,
+    /// The same in nanoseconds since 1970.
+    pub began_wall_ns: i64,
+    /// What to do for it.
+    pub decision: Decision,
+    /// What was learned of the application: it says how long a launch goes on that is helped.
+    pub sequence: Arc<LaunchSequence>,
+    /// Whether its process may be traced: it waits for its exec, with one thread, and has permitted it.
+    pub traces_paths: bool,
+}
+
+/// A launch is over.
+#[derive(Debug)]
+pub struct LaunchResult {
+    /// What the caller knows it by.
+    pub id: u64,
+    /// Its first process.
+    pub root_pid: i32,
+    /// What it showed, if it was recorded.
+    pub recording: Option<Recording>,
+    /// Pages that it accessed in files without a name: removed ones, or on file systems whose tracepoints name them
+    /// otherwise than stat does.
+    pub unresolved_pages: u64,
+    /// What was measured of it.
+    pub measured: MeasuredLaunch,
+    /// What was fetched for it.
+    pub prefetch: Option<PrefetchOutcome>,
+    /// Where the recording's files are on their devices.
+    pub block_map: Option<BlockMap>,
+    /// How far the recording explains the block requests.
+    pub accounted: Option<Account>,
+}
+
+/// What was measured of a launch: [`Measured`] with its end.
+#[derive(Clone, Debug)]
+pub struct MeasuredLaunch {
+    /// When it began, in nanoseconds since 1970.
+    pub began_ns: i64,
+    /// From its beginning to its end, in microseconds; without the idle time that showed the end.
+    pub launch_us: u64,
+    /// Why it was taken to be over.
+    pub end: LaunchEnd,
+    /// CPU time of recording it, in microseconds.
+    pub recording_us: u64,
+    /// Pages that the device read for it, whoever asked.
+    pub device_pages: u64,
+    /// Whether it was helped.
+    pub help: Help,
+    /// Files of the plan that were found changed or gone.
+    pub stale_files: Vec<FileId>,
+}
+
+impl MeasuredLaunch {
+    /// As the launch manager takes it.
+    pub fn as_measured(&self) -> Measured<'_> {
+        Measured {
+            began_ns: self.began_ns,
+            launch_us: self.launch_us,
+            recording_us: self.recording_us,
+            device_pages: self.device_pages,
+            help: self.help,
+            stale_files: &self.stale_files,
+        }
+    }
+}
+
+/// Records launches and prefetches for them.
+#[derive(Debug)]
+pub struct Launches {
+    crew: Crew,
+    recorder: Recorder,
+    /// Turns the rings on; `None` where there are none.
+    gate: Option<Arc<Gate>>,
+    /// What is known of each launch from its beginning until its result is taken.
+    under_way: Mutex<BTreeMap<u64, Option<Arc<Prefetch>>>>,
+    params: EngineParams,
+    warnings: Vec<String>,
+}
+
+impl Launches {
+    /// Creates the threads and opens the rings. What this kernel refuses is done without: see
+    /// [`Launches::warnings`].
+    ///
+    /// # Errors
+    /// Where a thread cannot be created.
+    pub fn start(params: &EngineParams, launch: &LaunchParams, support: &Support) -> Result<Self> {
+        let capacities: Vec<(usize, u64)> = support
+            .cpu_capacities
+            .iter()
+            .map(|&(core, capacity)| (core, capacity.into()))
+            .collect();
+        let cores = Cores::new(
+            &capacities,
+            &params.fetch.big_cores,
+            &params.fetch.little_cores,
+        );
+        let mut warnings = Vec::new();
+        let opened = Rings::open(&cores.all, &params.observe).and_then(|rings| {
+            let gate = Arc::new(Gate::of(&rings)?);
+            Ok((rings, gate))
+        });
+        let rings = opened
+            .map_err(|error| warnings.push(format!("{error}; launches are not learned")))
+            .ok();
+        let settle_max = Duration::from_millis(params.observe.settle_ms);
+        Ok(Self {
+            crew: Crew::start(params.fetch.path_threads)?,
+            gate: rings.as_ref().map(|(_, gate)| Arc::clone(gate)),
+            recorder: Recorder::start(rings, launch, settle_max)?,
+            under_way: Mutex::default(),
+            params: params.clone(),
+            warnings,
+        })
+    }
+
+    /// What this kernel refused, and what that costs.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Whether launches can be recorded.
+    pub fn can_record(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Begins a launch; returns at once, when the threads that prefetch have been woken and everything that is to be
+    /// recorded is. Its id must not be that of another whose result has not been taken.
+    pub fn begin(&self, mut launch: Launch) {
+        let mut under_way = self.under_way();
+        let has_room = under_way.len() < LAUNCHES_MAX;
+        // A process that is gone already has ended: nothing to fetch for, and nothing to see.
+        let place = Place::of(launch.root_pid, launch.rights.clone())
+            .ok()
+            .map(Arc::new);
+        let plan = launch.decision.prefetch.take().filter(|_| has_room);
+        let prefetch = plan.zip(place.clone()).map(|(plan, place)| {
+            let prefetch = Prefetch::new(plan, place, launch.began, &self.params.fetch);
+            let prefetch = Arc::new(prefetch);
+            let tasks = prefetch.tasks(self.params.fetch.path_threads);
+            let count = tasks.len();
+            prefetch.give_up(count - self.crew.run(tasks));
+            prefetch
+        });
+        under_way.insert(launch.id, prefetch.clone());
+        drop(under_way);
+        let gate = self.gate.as_ref();
+        let gate = gate.filter(|_| launch.decision.records && has_room && place.is_some());
+        let mut profile = None;
+        if let Some(gate) = gate {
+            gate.enter();
+            // Without the right to trace, what is opened is seen all the same.
+            let is_traced = launch.decision.profiles_paths && launch.traces_paths;
+            profile = is_traced
+                .then(|| PathProfile::start(launch.root_pid).ok())
+                .flatten();
+        }
+        self.recorder.tell(Command::Begin(Box::new(Begun {
+            place,
+            prefetch,
+            is_recorded: gate.is_some(),
+            profile,
+            launch,
+        })));
+    }
+
+    /// The picture that stays is there, or the caller knows otherwise that the launch is over.
+    pub fn settled(&self, id: u64) {
+        let at = monotonic_ns();
+        self.recorder.tell(Command::Settled { id, at });
+    }
+
+    /// Waits until everything planned for a launch is fetched (the reads are complete, not only submitted), at most for
+    /// `limit`. Returns whether it is.
+    pub fn wait_prefetched(&self, id: u64, limit: Duration) -> bool {
+        let prefetch = self.under_way().get(&id).cloned().flatten();
+        prefetch.is_none_or(|prefetch| prefetch.wait(limit))
+    }
+
+    /// Readable when [`Launches::results`] has something.
+    pub fn done_fd(&self) -> BorrowedFd<'_> {
+        self.recorder.done_fd()
+    }
+
+    /// The launches that are over, each once.
+    pub fn results(&self) -> Vec<LaunchResult> {
+        let results = self.recorder.results();
+        let mut under_way = self.under_way();
+        for result in &results {
+            under_way.remove(&result.id);
+        }
+        results
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Arc<Prefetch>>>> {
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

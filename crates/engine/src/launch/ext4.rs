@@ -1,0 +1,145 @@
+//! Where an ext2, ext3 or ext4 file system keeps its metadata, from its device (Linux
+//! `Documentation/filesystems/ext4`: super, group_descr). For devices that may be read; others stay without.
+
+use prepage_core::launch::blocks::{Ext4Group, Ext4Layout};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The superblock's place and size, in bytes.
+const SUPERBLOCK_BYTES: (u64, usize) = (1_024, 1_024);
+const MAGIC: u64 = 0xef53;
+/// `s_feature_incompat`: descriptors are not in one place (meta_bg), and are longer than 32 bytes (64bit).
+const META_BG: u64 = 0x10;
+const WIDE: u64 = 0x80;
+/// `s_feature_ro_compat`: sparse_super.
+const SPARSE_SUPER: u64 = 0x1;
+/// Most groups read: 8 TiB with blocks of 4 KiB.
+const GROUPS_MAX: u64 = 1 << 16;
+
+/// The layout of the file system on a device; `None` where there is none of these, or one that is laid out otherwise.
+pub fn layout(device: &File) -> Option<Ext4Layout> {
+    let (offset, len) = SUPERBLOCK_BYTES;
+    let mut superblock = vec![0; len];
+    device.read_exact_at(&mut superblock, offset).ok()?;
+    let field = |offset, len| number(&superblock, offset, len);
+    let (incompatible, read_only) = (field(0x60, 4)?, field(0x64, 4)?);
+    if field(0x38, 2)? != MAGIC || incompatible & META_BG != 0 {
+        return None;
+    }
+    let is_wide = incompatible & WIDE != 0;
+    let block_bytes = 1_024_u64.checked_shl(u32::try_from(field(0x18, 4)?).ok()?)?;
+    let high = if is_wide { field(0x150, 4)? } else { 0 };
+    let blocks = (field(0x4, 4)? | high << 32).checked_sub(field(0x14, 4)?)?;
+    let group_blocks = field(0x20, 4)?;
+    let descriptor_bytes = if is_wide { field(0xfe, 2)?.max(32) } else { 32 };
+    let count = blocks.checked_add(group_blocks)?.checked_sub(1)?;
+    let count = count.checked_div(group_blocks)?.min(GROUPS_MAX);
+    let mut layout = Ext4Layout {
+        block_bytes,
+        first_block: field(0x14, 4)?,
+        group_blocks,
+        group_inodes: field(0x28, 4)?,
+        // Revision 0 has no such field, and 128 bytes.
+        inode_bytes: if field(0x4c, 4)? == 0 {
+            128
+        } else {
+            field(0x58, 2)?
+        },
+        descriptor_blocks: (count * descriptor_bytes).div_ceil(block_bytes) + field(0xce, 2)?,
+        is_sparse: read_only & SPARSE_SUPER != 0,
+        groups: Vec::new(),
+    };
+    let mut descriptors = vec![0; (count * descriptor_bytes) as usize];
+    let first_bytes = (layout.first_block + 1).checked_mul(block_bytes)?;
+    device.read_exact_at(&mut descriptors, first_bytes).ok()?;
+    let groups = descriptors.chunks_exact(descriptor_bytes as usize);
+    layout.groups = groups.map(group).collect::<Option<_>>()?;
+    Some(layout)
+}
+
+fn group(descriptor: &[u8]) -> Option<Ext4Group> {
+    let block = |offset| {
+        // The upper halves are in the part that only long descriptors have.
+        let high = number(descriptor, offset + 0x20, 4).unwrap_or(0);
+        Some(number(descriptor, offset, 4)? | high << 32)
+    };
+    Some(Ext4Group {
+        block_bitmap: block(0x0)?,
+        inode_bitmap: block(0x4)?,
+        inode_table: block(0x8)?,
+    })
+}
+
+/// A little-endian number of `len` bytes, at most 8.
+fn number(bytes: &[u8], offset: usize, len: usize) -> Option<u64> {
+    let bytes = bytes.get(offset..offset + len)?;
+    Some(
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |sum, &byte| sum << 8 | u64::from(byte)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A file system of so many MiB, made in a file that has no name any more.
+    fn made(mib: u64, options: &[&str]) -> File {
+        let path = std::env::temp_dir().join(format!("prepage-ext4-{}-{mib}", std::process::id()));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let file = file.expect("create");
+        file.set_len(mib << 20).expect("size");
+        let made = Command::new("mkfs.ext4")
+            .arg("-q")
+            .args(options)
+            .arg(&path)
+            .status();
+        std::fs::remove_file(&path).expect("remove");
+        assert!(
+            made.is_ok_and(|status| status.success()),
+            "this test needs mkfs.ext4"
+        );
+        file
+    }
+
+    #[test]
+    fn inode_tables_are_where_the_layout_says() {
+        for (mib, options) in [
+            (300, &[][..]),
+            (301, &["-O", "^64bit,^flex_bg"]),
+            (64, &["-b", "1024", "-I", "128"]),
+        ] {
+            let file = made(mib, options);
+            let layout = layout(&file).expect("ext4");
+            let group_bytes = layout.group_blocks * layout.block_bytes;
+            assert_eq!(
+                layout.groups.len() as u64,
+                (mib << 20).div_ceil(group_bytes)
+            );
+            // Inode 2 is the root directory.
+            let inode = layout.groups[0].inode_table * layout.block_bytes + layout.inode_bytes;
+            let mut mode = [0; 2];
+            file.read_exact_at(&mut mode, inode).expect("read");
+            assert_eq!(u16::from_le_bytes(mode), 0o040_755, "{options:?}");
+            assert!(layout.is_sparse);
+        }
+    }
+
+    #[test]
+    fn another_file_system_and_a_damaged_one_have_no_layout() {
+        let file = made(8, &[]);
+        file.write_all_at(&[0xff; 4], 1_024 + 0x18).expect("write");
+        assert_eq!(layout(&file), None, "blocks of 2^(2^32) KiB");
+        file.write_all_at(&[0; 2], 1_024 + 0x38).expect("write");
+        assert_eq!(layout(&file), None, "no magic");
+        file.set_len(100).expect("truncate");
+        assert_eq!(layout(&file), None, "no superblock");
+    }
+}

@@ -1,0 +1,225 @@
+//! What comes after a launch: its files are named and looked up on the device. A thread of its own does it, at low
+//! priority, for as long as it takes.
+
+use crate::launch::block_map::block_map;
+use crate::launch::place::Place;
+use crate::launch::prefetch::Prefetch;
+use crate::launch::track::{Seen, Track};
+use crate::launch::{LaunchResult, MeasuredLaunch};
+use crate::observe::files::InodeKey;
+use crate::observe::resolve::present_version;
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::identity::FileId;
+use prepage_core::launch::blocks::{BlockMap, account};
+use prepage_core::launch::manager::Help;
+use prepage_core::launch::recording::{
+    Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses,
+};
+use prepage_kernel::page::page_size;
+use prepage_kernel::{fds, maps};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most processes that are asked for the paths of what they hold open.
+const ASKED_MAX: usize = 64;
+
+/// A launch that is over.
+#[derive(Debug)]
+pub struct Ended {
+    /// What it showed.
+    pub track: Track,
+    /// What was fetched for it.
+    pub prefetch: Option<Arc<Prefetch>>,
+    /// Why it is over.
+    pub end: LaunchEnd,
+    /// From its beginning to its end, in microseconds, without the idle time that showed the end.
+    pub launch_us: u64,
+    /// CPU time of recording it, in microseconds.
+    pub recording_us: u64,
+    /// How long to wait for a prefetch that is being ended.
+    pub settle_max: Duration,
+}
+
+/// Puts together what the launch showed.
+pub fn finish(ended: Ended) -> LaunchResult {
+    let Ended {
+        mut track,
+        prefetch,
+        end,
+        ..
+    } = ended;
+    let device_pages = |seen: &Seen| -> u64 { seen.added.iter().map(|a| a.extent.len).sum() };
+    let mut pages = track.seen.as_ref().map_or(0, device_pages);
+    let mut result = LaunchResult {
+        id: track.launch.id,
+        root_pid: track.launch.root_pid,
+        recording: None,
+        unresolved_pages: 0,
+        prefetch: None,
+        block_map: None,
+        accounted: None,
+        measured: MeasuredLaunch {
+            began_ns: track.launch.began_wall_ns,
+            launch_us: ended.launch_us,
+            end,
+            recording_us: ended.recording_us,
+            device_pages: 0,
+            help: help(&track, prefetch.is_some(), end),
+            stale_files: Vec::new(),
+        },
+    };
+    if let Some(prefetch) = prefetch {
+        // A thread that hangs in a call is not waited for: what it has done is unknown.
+        prefetch.wait(ended.settle_max);
+        let (outcome, stale_files) = prefetch.outcome();
+        pages += outcome.pages;
+        result.prefetch = Some(outcome);
+        result.measured.stale_files = stale_files;
+    }
+    result.measured.device_pages = pages;
+    if let (Some(seen), Some(place)) = (track.seen.take(), &track.place) {
+        let (recording, unresolved_pages) = recording(seen, place, end);
+        let map: BlockMap = block_map(&recording, place);
+        result.accounted = Some(account(&recording, &map, page_size()));
+        result.block_map = Some(map);
+        result.unresolved_pages = unresolved_pages;
+        result.recording = Some(recording);
+    }
+    result
+}
+
+/// Whether the launch counts as helped. One of which nobody saw the end has no length to compare.
+fn help(track: &Track, is_prefetched: bool, end: LaunchEnd) -> Help {
+    match track.seen.is_none() && end == LaunchEnd::Timeout {
+        true => Help::None,
+        false if is_prefetched => Help::Helped,
+        false if track.launch.decision.is_held_out => Help::HeldOut,
+        false => Help::None,
+    }
+}
+
+/// The recording, and the number of pages of files without a name.
+fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) {
+    let (calls, is_path_profile) = match seen.profile.take() {
+        Some(profile) => profile.finish(),
+        None => (std::mem::take(&mut seen.opened), false),
+    };
+    find_unnamed(&mut seen);
+    let files = name(&seen, place);
+    let accesses = match seen.source {
+        Source::Accesses => with_demand(&seen),
+        Source::Insertions => seen.added,
+    };
+    let (mut named, mut unresolved_pages) = (Vec::new(), 0);
+    for access in first_accesses(accesses) {
+        let Some((index, size_pages)) = files.indices[access.file as usize] else {
+            unresolved_pages += access.extent.len;
+            continue;
+        };
+        // A mapping's last window reaches beyond the file.
+        let extent = Extent::between(access.extent.start, access.extent.end().min(size_pages));
+        if !extent.is_empty() {
+            named.push(Access {
+                file: index,
+                extent,
+                ..access
+            });
+        }
+    }
+    let is_local = |call: &PathCall| place.is_local(&call.path);
+    let mut recording = Recording {
+        source: seen.source,
+        files: files.list,
+        accesses: named,
+        calls: calls.into_iter().filter(is_local).collect(),
+        is_path_profile,
+        requests: seen.requests,
+        events_lost: seen.lost,
+        end,
+    };
+    recording.bound();
+    (recording, unresolved_pages)
+}
+
+/// Looks for the paths of files that were open before the launch was recorded, while some process lives.
+fn find_unnamed(seen: &mut Seen) {
+    if seen.keys.iter().all(|key| seen.paths.contains_key(key)) {
+        return;
+    }
+    for pid in seen.pids.clone().into_iter().take(ASKED_MAX) {
+        let mut found: Vec<(InodeKey, std::path::PathBuf)> = Vec::new();
+        for file in fds::open_files(pid).unwrap_or_default() {
+            let device = (rustix::fs::major(file.dev), rustix::fs::minor(file.dev));
+            found.push(((device, file.inode), file.path));
+        }
+        for mapping in maps::read(pid).unwrap_or_default() {
+            if let (Some(path), false) = (mapping.path, mapping.deleted) {
+                found.push(((mapping.dev, mapping.inode), path));
+            }
+        }
+        for (key, path) in found {
+            if let (Some(path), true) = (path.to_str(), seen.has_accessed(&key)) {
+                seen.paths.entry(key).or_insert_with(|| path.into());
+            }
+        }
+    }
+}
+
+/// The files of a launch.
+struct Named {
+    /// Those that have a name.
+    list: Vec<FileId>,
+    /// By index of [`Seen::keys`]: index in `list`, and size in pages.
+    indices: Vec<Option<(u32, u64)>>,
+}
+
+fn name(seen: &Seen, place: &Place) -> Named {
+    let mut named = Named {
+        list: Vec::new(),
+        indices: vec![None; seen.keys.len()],
+    };
+    for (index, key) in seen.keys.iter().enumerate() {
+        let path = seen.paths.get(key).filter(|path| place.is_local(path));
+        let version = path.and_then(|path| present_version(place.root(), *key, path));
+        if let (Some(file), true) = (version, named.list.len() < FILES_MAX) {
+            let size_pages = file.size.div_ceil(page_size());
+            named.indices[index] = Some((named.list.len() as u32, size_pages));
+            named.list.push(file);
+        }
+    }
+    named
+}
+
+/// The accesses, divided into what the launch had to read from the device and what it had not.
+fn with_demand(seen: &Seen) -> Vec<Access> {
+    let mut added: HashMap<u32, Vec<Extent>> = HashMap::new();
+    for access in &seen.added {
+        added.entry(access.file).or_default().push(access.extent);
+    }
+    let added: HashMap<u32, ExtentSet> = added
+        .into_iter()
+        .map(|(file, extents)| (file, ExtentSet::from(extents)))
+        .collect();
+    let nothing = ExtentSet::new();
+    let mut accesses = Vec::with_capacity(seen.accessed.len());
+    for access in &seen.accessed {
+        let pages = ExtentSet::from(vec![access.extent]);
+        let added = added.get(&access.file).unwrap_or(&nothing);
+        let mut parts = Vec::new();
+        for (set, is_demanded) in [
+            (pages.intersection(added), true),
+            (pages.difference(added), false),
+        ] {
+            parts.extend(set.extents().iter().map(|&extent| Access {
+                extent,
+                is_demanded,
+                ..*access
+            }));
+        }
+        // All at one time: in the order of the file.
+        parts.sort_by_key(|part| part.extent.start);
+        accesses.extend(parts);
+    }
+    accesses
+}

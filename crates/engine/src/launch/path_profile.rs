@@ -1,0 +1,59 @@
+//! All path calls of one launch (FAST section 4.2: the system-call profiler).
+
+use crate::error::Result;
+use prepage_core::launch::recording::{CALLS_MAX, CallKind, PathCall};
+use prepage_kernel::path_calls::{self, PathCallKind, PathTracer, TraceEnd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A launch whose system calls are traced.
+#[derive(Debug)]
+pub struct PathProfile {
+    tracer: PathTracer,
+    calls: Arc<Mutex<Vec<PathCall>>>,
+}
+
+impl PathProfile {
+    /// Traces a process that waits for its exec, and what it starts; returns once it is traced.
+    ///
+    /// # Errors
+    /// As [`PathTracer::start`].
+    pub fn start(pid: i32) -> Result<Self> {
+        let calls = Arc::new(Mutex::default());
+        let noted = Arc::clone(&calls);
+        let tracer = PathTracer::start(pid, move |call| note(&mut lock(&noted), &call))?;
+        Ok(Self { tracer, calls })
+    }
+
+    /// Lets go of the launch. Returns its calls in order, and whether these are all.
+    pub fn finish(self) -> (Vec<PathCall>, bool) {
+        let traced = self.tracer.detach();
+        let calls = std::mem::take(&mut *lock(&self.calls));
+        let is_whole = traced.is_ok_and(|traced| traced.end != TraceEnd::OtherTracer);
+        let is_complete = is_whole && calls.len() < CALLS_MAX;
+        (calls, is_complete)
+    }
+}
+
+fn lock(calls: &Mutex<Vec<PathCall>>) -> MutexGuard<'_, Vec<PathCall>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note(calls: &mut Vec<PathCall>, call: &path_calls::PathCall<'_>) {
+    // A path that is not text cannot be shipped or shown.
+    let Ok(path) = std::str::from_utf8(call.path) else {
+        return;
+    };
+    if calls.len() < CALLS_MAX {
+        calls.push(PathCall {
+            kind: match call.kind {
+                PathCallKind::Open => CallKind::Open,
+                PathCallKind::Stat => CallKind::Stat,
+                PathCallKind::ReadLink => CallKind::ReadLink,
+                PathCallKind::ReadDir => CallKind::ReadDir,
+                PathCallKind::Exec => CallKind::Exec,
+            },
+            path: path.into(),
+            is_found: call.found,
+        });
+    }
+}

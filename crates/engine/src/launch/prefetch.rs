@@ -1,0 +1,393 @@
+//! One launch's prefetch (FAST section 4.3: the application prefetcher), beside the launch.
+//!
+//! One thread reads the data, in the order of the plan; another opens the files ahead of it, with the rights of the
+//! application's owner, so that data never waits for the look-up of a path; further threads replay the path calls. A
+//! device works best with many requests and an application waits least when few are ahead of its own: the reads in
+//! flight are bounded by their bytes.
+//!
+//! The pages are charged to the memory control group of these threads, not to the application's.
+
+use crate::fetch::file::is_version;
+use crate::launch::crew::Task;
+use crate::launch::place::Place;
+use crate::params::FetchParams;
+use prepage_core::extent::Extent;
+use prepage_core::identity::FileId;
+use prepage_core::launch::paths::{PathRead, PathReplay, split};
+use prepage_core::launch::plan::LaunchPlan;
+use prepage_core::machine::Nanos;
+use prepage_kernel::cachestat::cachestat;
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::credentials::FsUser;
+use prepage_kernel::open::{open_in_root, read_directory_in_root, read_link_in_root, stat_in_root};
+use prepage_kernel::page::page_size;
+use prepage_kernel::{readahead, sched};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Most files that one prefetch has open.
+const OPEN_FILES_MAX: usize = 128;
+/// Most entries of a directory that are listed ahead.
+const ENTRIES_MAX: usize = 65_536;
+
+/// What a prefetch did. Times are since the launch began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefetchOutcome {
+    /// When its last read was submitted, in microseconds; `None`: it ended before.
+    pub submitted_us: Option<u64>,
+    /// When its last read was complete, in microseconds: the pages were there. `None`: it ended before.
+    pub completed_us: Option<u64>,
+    /// Pages read from the device: those that were not in memory.
+    pub pages: u64,
+    /// Calls that read them.
+    pub calls: u64,
+    /// Paths replayed.
+    pub paths: u64,
+    /// CPU time, in microseconds.
+    pub cpu_us: u64,
+}
+
+/// A launch's plan and how far it is.
+#[derive(Debug)]
+pub struct Prefetch {
+    plan: LaunchPlan,
+    place: Arc<Place>,
+    began: Nanos,
+    depth_pages: u64,
+    hang_max: Duration,
+    /// By file: the index of its last read.
+    last_reads: Vec<usize>,
+    is_cancelled: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    files: Vec<Slot>,
+    /// Slots that are open.
+    open: usize,
+    tasks_left: usize,
+    reads_done: bool,
+    outcome: PrefetchOutcome,
+    stale_files: Vec<FileId>,
+    cpu_ns: u64,
+}
+
+/// A file of the plan.
+#[derive(Clone, Debug)]
+enum Slot {
+    New,
+    /// Some thread is about it.
+    Opening,
+    Open(Arc<OwnedFd>),
+    /// Not to be read: gone, another version, or not for this user.
+    Skipped,
+}
+
+impl Prefetch {
+    /// Prepares a plan for a launch that began at `began`.
+    pub fn new(plan: LaunchPlan, place: Arc<Place>, began: Nanos, params: &FetchParams) -> Self {
+        let mut last_reads = vec![0; plan.files.len()];
+        for (index, read) in plan.reads.iter().enumerate() {
+            if let Some(last) = last_reads.get_mut(read.file as usize) {
+                *last = index;
+            }
+        }
+        Self {
+            depth_pages: (params.file_depth_bytes / page_size()).max(1),
+            hang_max: Duration::from_millis(params.watchdog_ms),
+            state: Mutex::new(State {
+                files: vec![Slot::New; plan.files.len()],
+                open: 0,
+                tasks_left: 0,
+                reads_done: false,
+                outcome: PrefetchOutcome::default(),
+                stale_files: Vec::new(),
+                cpu_ns: 0,
+            }),
+            plan,
+            place,
+            began,
+            last_reads,
+            is_cancelled: AtomicBool::new(false),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// What there is to do: the data first, since its order matters most.
+    pub fn tasks(self: &Arc<Self>, path_threads: usize) -> Vec<Task> {
+        let mut tasks: Vec<Task> = Vec::new();
+        let mut add = |work: Box<dyn FnOnce(&Self) + Send>| {
+            let prefetch = Arc::clone(self);
+            tasks.push(Box::new(move || prefetch.work(work)));
+        };
+        if !self.plan.reads.is_empty() {
+            add(Box::new(Self::open_ahead));
+            add(Box::new(Self::read));
+        }
+        for share in split(&self.plan.paths, path_threads) {
+            if !share.is_empty() {
+                add(Box::new(move |prefetch| prefetch.replay(&share)));
+            }
+        }
+        self.lock().tasks_left = tasks.len();
+        tasks
+    }
+
+    /// Tasks that nobody will do.
+    pub fn give_up(&self, tasks: usize) {
+        self.lock().tasks_left -= tasks;
+        self.changed.notify_all();
+    }
+
+    /// Ends it after the calls under way.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        // Under the lock, so that nobody who has just looked at the flag sleeps on.
+        let _state = self.lock();
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything is done, `limit` at the longest. Returns whether it is.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), limit, |state| state.tasks_left > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.tasks_left == 0
+    }
+
+    /// What it has done so far, and which files it found changed or gone.
+    pub fn outcome(&self) -> (PrefetchOutcome, Vec<FileId>) {
+        let state = self.lock();
+        let outcome = PrefetchOutcome {
+            cpu_us: state.cpu_ns / 1_000,
+            ..state.outcome
+        };
+        (outcome, state.stale_files.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked has left nothing half-done that matters here.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    fn work(&self, work: Box<dyn FnOnce(&Self) + Send>) {
+        let before = sched::thread_cpu_time_ns();
+        work(self);
+        let cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
+        let mut state = self.lock();
+        state.cpu_ns += cpu_ns;
+        state.tasks_left -= 1;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn as_owner(&self) -> Option<FsUser> {
+        let rights = self.place.rights();
+        FsUser::enter(rights.uid, rights.gid, Some(&rights.groups)).ok()
+    }
+
+    /// Opens files in the order of their first reads.
+    fn open_ahead(&self) {
+        let Some(_owner) = self.as_owner() else {
+            return;
+        };
+        for read in &self.plan.reads {
+            let has_to_wait = |state: &mut State| {
+                state.open >= OPEN_FILES_MAX && !state.reads_done && !self.is_cancelled()
+            };
+            let mut state = self
+                .changed
+                .wait_while(self.lock(), has_to_wait)
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.reads_done || self.is_cancelled() {
+                return;
+            }
+            let Some(slot @ Slot::New) = state.files.get_mut(read.file as usize) else {
+                continue;
+            };
+            *slot = Slot::Opening;
+            drop(state);
+            self.keep(read.file, self.open(read.file));
+        }
+    }
+
+    /// Opens a file in the version that was learned, with the rights that the thread has.
+    fn open(&self, file: u32) -> Option<Arc<OwnedFd>> {
+        let wanted = self.plan.files.get(file as usize)?;
+        if !self.place.is_local(&wanted.path) {
+            return None;
+        }
+        match open_in_root(self.place.root(), Path::new(&*wanted.path)) {
+            Ok((fd, stat)) if is_version(wanted, &stat) => return Some(Arc::new(fd)),
+            Err(error) if !error.is_no_file() => {
+                // Not to be read by this user, or busy: that may change; the profile stays.
+            }
+            _ => self.lock().stale_files.push(wanted.clone()),
+        }
+        None
+    }
+
+    fn keep(&self, file: u32, opened: Option<Arc<OwnedFd>>) {
+        let mut state = self.lock();
+        state.open += usize::from(opened.is_some());
+        state.files[file as usize] = opened.map_or(Slot::Skipped, Slot::Open);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// A file to read now: mostly it is open. `None` where it is not to be read, or hangs.
+    fn file(&self, file: u32) -> Option<Arc<OwnedFd>> {
+        let is_opening =
+            |state: &mut State| matches!(state.files.get(file as usize), Some(Slot::Opening));
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), self.hang_max, is_opening)
+            .unwrap_or_else(PoisonError::into_inner);
+        match state.files.get_mut(file as usize)? {
+            Slot::Open(fd) => Some(Arc::clone(fd)),
+            Slot::Opening | Slot::Skipped => None,
+            slot @ Slot::New => {
+                *slot = Slot::Opening;
+                drop(state);
+                let _owner = self.as_owner()?;
+                let opened = self.open(file);
+                self.keep(file, opened.clone());
+                opened
+            }
+        }
+    }
+
+    /// Closes a file after its last read.
+    fn close(&self, file: u32) {
+        let mut state = self.lock();
+        let slot = &mut state.files[file as usize];
+        if matches!(std::mem::replace(slot, Slot::Skipped), Slot::Open(_)) {
+            state.open -= 1;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Reads the data.
+    fn read(&self) {
+        let mut reader = Reader {
+            in_flight: VecDeque::new(),
+            in_flight_pages: 0,
+            pages: 0,
+            calls: 0,
+        };
+        for (index, read) in self.plan.reads.iter().enumerate() {
+            if self.is_cancelled() {
+                break;
+            }
+            if let Some(file) = self.file(read.file) {
+                reader.submit(&file, read.extent);
+            }
+            if self.last_reads.get(read.file as usize) == Some(&index) {
+                self.close(read.file);
+            }
+            while reader.in_flight_pages > self.depth_pages && !self.is_cancelled() {
+                reader.wait_for_oldest();
+            }
+        }
+        let submitted_us = self.now_us();
+        reader.wait_for_all();
+        let completed_us = self.now_us();
+        let is_complete = !self.is_cancelled();
+        let mut state = self.lock();
+        state.outcome.pages = reader.pages;
+        state.outcome.calls = reader.calls;
+        state.outcome.submitted_us = is_complete.then_some(submitted_us);
+        state.outcome.completed_us = is_complete.then_some(completed_us);
+        state.reads_done = true;
+    }
+
+    fn now_us(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.began) / 1_000
+    }
+
+    /// Replays paths, for the metadata that they read.
+    fn replay(&self, paths: &[PathReplay]) {
+        let Some(_owner) = self.as_owner() else {
+            return;
+        };
+        let mut replayed = 0;
+        for replay in paths {
+            if self.is_cancelled() {
+                break;
+            }
+            if !self.place.is_local(&replay.path) {
+                continue;
+            }
+            replayed += 1;
+            let (root, path) = (self.place.root(), Path::new(&*replay.path));
+            // Only what it leaves in the caches counts: that a path does not exist, too.
+            match replay.read {
+                PathRead::Stat => drop(stat_in_root(root, path)),
+                PathRead::ReadLink => drop(read_link_in_root(root, path)),
+                PathRead::ReadDir => drop(read_directory_in_root(root, path, ENTRIES_MAX)),
+            }
+        }
+        self.lock().outcome.paths += replayed;
+    }
+}
+
+/// The reads of one thread.
+struct Reader {
+    /// Reads submitted and not known to be complete, oldest first.
+    in_flight: VecDeque<(Arc<OwnedFd>, Extent)>,
+    in_flight_pages: u64,
+    pages: u64,
+    calls: u64,
+}
+
+impl Reader {
+    fn submit(&mut self, file: &Arc<OwnedFd>, extent: Extent) {
+        let (offset, len) = (extent.start * page_size(), extent.len * page_size());
+        // Where that cannot be asked (before 6.5), everything counts as read.
+        let cached = cachestat(file.as_fd(), offset, len).map_or(0, |stat| stat.cached);
+        if cached >= extent.len {
+            return;
+        }
+        // A hint: what it cannot read ahead is read on demand.
+        if readahead::readahead(file.as_fd(), offset, len).is_ok() {
+            self.calls += 1;
+            self.pages += extent.len - cached;
+            self.in_flight.push_back((Arc::clone(file), extent));
+            self.in_flight_pages += extent.len;
+        }
+    }
+
+    /// Waits for the last page of the oldest read: bounds what is in flight.
+    fn wait_for_oldest(&mut self) {
+        if let Some((file, pages)) = self.in_flight.pop_front() {
+            wait_for(&file, pages.end() - 1);
+            self.in_flight_pages -= pages.len;
+        }
+    }
+
+    /// Waits for every page that may be in flight: a device completes in any order.
+    fn wait_for_all(&mut self) {
+        for (file, pages) in self.in_flight.drain(..) {
+            (pages.start..pages.end()).for_each(|page| wait_for(&file, page));
+        }
+        self.in_flight_pages = 0;
+    }
+}
+
+/// Reads a byte of a page: it is there when the read of the page is complete.
+fn wait_for(file: &OwnedFd, page: u64) {
+    // Behind the end of a file that was truncated meanwhile there is nothing to wait for.
+    let _ = rustix::io::pread(file, &mut [0u8], page * page_size());
+}

@@ -1,0 +1,361 @@
+//! The thread that follows launches: it sleeps until one begins or ends, a ring is half full, or a deadline passes.
+
+use crate::bell::Bell;
+use crate::error::{Error, Result};
+use crate::launch::finish::{Ended, finish};
+use crate::launch::path_profile::PathProfile;
+use crate::launch::place::Place;
+use crate::launch::prefetch::Prefetch;
+use crate::launch::rings::{Batch, Gate, Rings};
+use crate::launch::track::{Seen, Track};
+use crate::launch::{Launch, LaunchResult};
+use crate::observe::opens::Opening;
+use prepage_core::launch::recording::{LaunchEnd, Source, deadline};
+use prepage_core::machine::Nanos;
+use prepage_core::params::launch::LaunchParams;
+use prepage_kernel::Process;
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::sched::{self, Policy};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Duration;
+
+/// What the thread is told.
+#[derive(Debug)]
+pub enum Command {
+    /// A launch begins; the rings are on if it is recorded.
+    Begin(Box<Begun>),
+    /// A launch is over, as the caller knows.
+    Settled {
+        /// Which.
+        id: u64,
+        /// When.
+        at: Nanos,
+    },
+}
+
+/// A launch that begins.
+#[derive(Debug)]
+pub struct Begun {
+    /// What the caller said of it.
+    pub launch: Launch,
+    /// Where its paths hold.
+    pub place: Option<Arc<Place>>,
+    /// What is fetched for it.
+    pub prefetch: Option<Arc<Prefetch>>,
+    /// Whether it is recorded.
+    pub is_recorded: bool,
+    /// Its path calls, if they are traced.
+    pub profile: Option<PathProfile>,
+}
+
+/// The thread's other end.
+#[derive(Debug)]
+pub struct Recorder {
+    commands: Sender<Command>,
+    bell: Arc<Bell>,
+    results: Receiver<LaunchResult>,
+    done: Arc<Bell>,
+}
+
+impl Recorder {
+    /// Creates the thread. Without rings, launches are not recorded.
+    ///
+    /// # Errors
+    /// [`Error::Thread`] where it cannot be created.
+    pub fn start(
+        rings: Option<(Rings, Arc<Gate>)>,
+        params: &LaunchParams,
+        settle_max: Duration,
+    ) -> Result<Self> {
+        let name = "prepage-record";
+        let failed = |source| Error::Thread {
+            name: name.into(),
+            source,
+        };
+        let bell = Arc::new(Bell::new().map_err(failed)?);
+        let done = Arc::new(Bell::new().map_err(failed)?);
+        let (commands, queue) = channel();
+        let (results_in, results) = channel();
+        let thread = Thread {
+            rings,
+            tracks: BTreeMap::new(),
+            settled: Vec::new(),
+            params: params.clone(),
+            settle_max,
+            queue,
+            bell: Arc::clone(&bell),
+            results: results_in,
+            done: Arc::clone(&done),
+        };
+        std::thread::Builder::new()
+            .name(name.into())
+            .stack_size(512 << 10)
+            .spawn(move || thread.run())
+            .map_err(failed)?;
+        Ok(Self {
+            commands,
+            bell,
+            results,
+            done,
+        })
+    }
+
+    /// Tells the thread something and wakes it.
+    pub fn tell(&self, command: Command) {
+        // The thread ends only when this end is dropped.
+        let _ = self.commands.send(command);
+        self.bell.ring();
+    }
+
+    /// Readable when there are results.
+    pub fn done_fd(&self) -> BorrowedFd<'_> {
+        self.done.fd()
+    }
+
+    /// The launches that have ended since the last call.
+    pub fn results(&self) -> Vec<LaunchResult> {
+        self.done.silence();
+        self.results.try_iter().collect()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // The thread wakes, and finds its queue closed.
+        let (closed, _) = channel();
+        self.commands = closed;
+        self.bell.ring();
+    }
+}
+
+struct Thread {
+    rings: Option<(Rings, Arc<Gate>)>,
+    tracks: BTreeMap<u64, (Track, Option<Arc<Prefetch>>)>,
+    /// Launches that are over, as the caller knows, and since when.
+    settled: Vec<(u64, Nanos)>,
+    params: LaunchParams,
+    settle_max: Duration,
+    queue: Receiver<Command>,
+    bell: Arc<Bell>,
+    results: Sender<LaunchResult>,
+    done: Arc<Bell>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        // A full ring loses events: a short slice has the scheduler run this thread soon. What the kernel refuses is
+        // done without.
+        let _ = sched::set_current_thread_policy(Policy::Other {
+            nice: 0,
+            slice_us: Some(100),
+        });
+        while self.obey() {
+            if self.settled.is_empty() {
+                self.wait();
+            }
+            self.bell.silence();
+            if !self.turn() {
+                return;
+            }
+        }
+    }
+
+    /// Takes in what has happened, and ends the launches that are over. Returns whether to go on.
+    ///
+    /// What is over is told before the rings are emptied: then they held all of it. And who began is told after:
+    /// nothing in them is of a launch that is not known.
+    fn turn(&mut self) -> bool {
+        if !self.obey() {
+            return false;
+        }
+        let settled = std::mem::take(&mut self.settled);
+        let now = monotonic_ns();
+        let ended = |(&id, (track, _)): (&u64, &(Track, _))| track.is_left().then_some(id);
+        let ended: Vec<u64> = self.tracks.iter().filter_map(ended).collect();
+        let batch = self.drain();
+        let goes_on = self.obey();
+        if let Some((batch, openings)) = batch {
+            let tracks = self.tracks.values_mut();
+            let recorded = tracks.filter_map(|(track, _)| track.seen.as_mut());
+            recorded.for_each(|seen| seen.take(&batch, &openings));
+        }
+        for (id, at) in settled {
+            self.end(id, LaunchEnd::Settled, at);
+        }
+        for id in ended {
+            self.end_if_left(id, now);
+        }
+        self.end_if_idle(now);
+        goes_on
+    }
+
+    fn is_recording(&self) -> bool {
+        self.tracks.values().any(|(track, _)| track.seen.is_some())
+    }
+
+    fn wait(&self) {
+        let input = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds = vec![input(self.bell.fd())];
+        let awaited = self.tracks.values().filter_map(|(t, _)| t.awaited.as_ref());
+        fds.extend(awaited.map(|process| input(process.pidfd())));
+        if let (Some((rings, _)), true) = (&self.rings, self.is_recording()) {
+            fds.extend(rings.fds().map(input));
+        }
+        let look_at = self.tracks.values().map(|(track, _)| track.look_at()).min();
+        let timeout = look_at.map(|at| {
+            let left_ns = at.saturating_sub(monotonic_ns());
+            Timespec {
+                tv_sec: (left_ns / 1_000_000_000) as i64,
+                tv_nsec: (left_ns % 1_000_000_000) as i64,
+            }
+        });
+        // EINTR is a wakeup like any other.
+        let _ = poll(&mut fds, timeout.as_ref());
+    }
+
+    /// What the kernel has reported, if anybody wants it.
+    fn drain(&mut self) -> Option<(Batch, Vec<Opening>)> {
+        let is_recording = self.is_recording();
+        let (rings, gate) = self.rings.as_mut().filter(|_| is_recording)?;
+        let openings = gate.openings();
+        Some((rings.drain(), openings))
+    }
+
+    /// Does what it was told. Returns false when nobody is left to tell it anything.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.queue.try_recv() {
+                Ok(Command::Begin(begun)) => self.begin(*begun),
+                Ok(Command::Settled { id, at }) => self.settled.push((id, at)),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn begin(&mut self, begun: Begun) {
+        let launch = begun.launch;
+        let source = self
+            .rings
+            .as_ref()
+            .map(|(rings, _)| match rings.reports_access() {
+                true => Source::Accesses,
+                false => Source::Insertions,
+            });
+        let seen = source
+            .filter(|_| begun.is_recorded)
+            .map(|source| Seen::new(&launch, source, begun.profile));
+        let idle_us = deadline(0, &self.params).0;
+        let track = Track {
+            awaited: Process::open(launch.root_pid).ok(),
+            place: begun.place,
+            look_us: match seen {
+                Some(_) => idle_us,
+                // Nobody sees when it is idle.
+                None => self.params.t_timeout_ms * 1_000,
+            },
+            seen,
+            cpu_ns: sched::thread_cpu_time_ns(),
+            launch,
+        };
+        self.tracks.insert(track.launch.id, (track, begun.prefetch));
+    }
+
+    /// Ends a launch whose awaited process has ended, unless another of its tree lives.
+    fn end_if_left(&mut self, id: u64, now: Nanos) {
+        if let Some((track, _)) = self.tracks.get_mut(&id) {
+            track.awaited = track.seen.as_ref().and_then(Seen::living);
+            if track.awaited.is_none() {
+                self.end(id, LaunchEnd::Exit, now);
+            }
+        }
+    }
+
+    /// Ends the launches that have been idle, or under way, for as long as a launch may be.
+    fn end_if_idle(&mut self, now: Nanos) {
+        let mut over = Vec::new();
+        for (&id, (track, _)) in &mut self.tracks {
+            if track.look_at() > now {
+                continue;
+            }
+            let last_us = match &track.seen {
+                Some(seen) => seen.last_need_us(&track.launch),
+                None => u64::MAX,
+            };
+            let (due_us, end) = deadline(last_us, &self.params);
+            track.look_us = due_us;
+            if track.look_at() <= now {
+                over.push((id, end, track.at(last_us.min(due_us))));
+            }
+        }
+        for (id, end, at) in over {
+            self.end(id, end, at);
+        }
+    }
+
+    /// Ends a launch that was over at a time, if it is still under way.
+    fn end(&mut self, id: u64, end: LaunchEnd, at: Nanos) {
+        let Some((track, prefetch)) = self.tracks.remove(&id) else {
+            return;
+        };
+        let launch_us = at.saturating_sub(track.launch.began) / 1_000;
+        if let Some(prefetch) = &prefetch {
+            prefetch.cancel();
+        }
+        if let (Some((_, gate)), true) = (&self.rings, track.seen.is_some()) {
+            gate.leave();
+        }
+        let cpu_ns = sched::thread_cpu_time_ns().saturating_sub(track.cpu_ns);
+        let is_recorded = track.seen.is_some();
+        let ended = Ended {
+            track,
+            prefetch,
+            end,
+            launch_us,
+            recording_us: if is_recorded { cpu_ns / 1_000 } else { 0 },
+            settle_max: self.settle_max,
+        };
+        self.finish(ended);
+    }
+
+    /// In a thread of its own: a file system that does not answer holds up this launch's result only.
+    fn finish(&self, ended: Ended) {
+        let (results, done) = (self.results.clone(), Arc::clone(&self.done));
+        let work = move || {
+            let _ = sched::set_current_thread_policy(Policy::Other {
+                nice: FINISH_NICE,
+                slice_us: None,
+            });
+            // Nobody wants the result where this fails.
+            let _ = results.send(finish(ended));
+            done.ring();
+        };
+        // No thread is to be had: the launch stays without a result.
+        let _ = std::thread::Builder::new()
+            .name("prepage-finish".into())
+            .spawn(work);
+    }
+}
+
+/// Nice value of what comes after a launch. Not SCHED_IDLE, which would hold locks of directories for long.
+const FINISH_NICE: i32 = 19;
+
+impl Track {
+    /// So many microseconds after it began.
+    fn at(&self, us: u64) -> Nanos {
+        self.launch.began.saturating_add(us.saturating_mul(1_000))
+    }
+
+    fn look_at(&self) -> Nanos {
+        self.at(self.look_us)
+    }
+
+    /// Whether the process whose end is waited for has ended.
+    fn is_left(&self) -> bool {
+        !self.awaited.as_ref().is_some_and(Process::is_alive)
+    }
+}

@@ -1,0 +1,228 @@
+//! What the kernel reports while launches are recorded: file accesses, processes and block requests, system-wide.
+//!
+//! The rings are opened once and disabled while nothing is recorded.
+
+use crate::error::Result;
+use crate::observe::files::InodeKey;
+use crate::observe::opens::{Opening, Opens};
+use crate::params::ObserveParams;
+use prepage_core::extent::Extent;
+use prepage_core::machine::Nanos;
+use prepage_kernel::block_trace::{BlockEvent, BlockKind, BlockTrace};
+use prepage_kernel::filemap::{Filemap, FilemapKind};
+use prepage_kernel::page::page_size;
+use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
+use prepage_kernel::task_events::{TaskEvent, TaskRings};
+use prepage_kernel::tracefs::Tracefs;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Pages of a core's ring for processes and mappings. A mapping takes about 150 bytes.
+const TASK_RING_PAGES: usize = 64;
+
+/// Openings taken from the kernel's queue at a time: its size.
+const OPENINGS_MAX: usize = 16_384;
+
+/// A page event of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct PageEvent {
+    /// When.
+    pub at: Nanos,
+    /// Whether the pages were read from the device (or written anew); else they were accessed.
+    pub is_added: bool,
+    /// The file.
+    pub key: InodeKey,
+    /// Its pages.
+    pub extent: Extent,
+}
+
+/// A process began.
+#[derive(Clone, Copy, Debug)]
+pub struct Fork {
+    /// When.
+    pub at: Nanos,
+    /// The new process.
+    pub pid: i32,
+    /// Its parent.
+    pub parent_pid: i32,
+}
+
+/// A process mapped a file.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    /// The file.
+    pub key: InodeKey,
+    /// Its path below the process's root.
+    pub path: Box<[u8]>,
+}
+
+/// A block event, in the context of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSample {
+    /// When.
+    pub at: Nanos,
+    /// Process.
+    pub pid: i32,
+    /// What happened.
+    pub event: BlockEvent,
+}
+
+/// What the rings held: bounded by their size.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// In the order of time.
+    pub forks: Vec<Fork>,
+    /// By process.
+    pub mapped: HashMap<i32, Vec<Mapped>>,
+    /// By process, in no order.
+    pub pages: HashMap<i32, Vec<PageEvent>>,
+    /// In the order of time.
+    pub blocks: Vec<BlockSample>,
+    /// Events that did not fit into a ring, as far as the kernel has said so.
+    pub lost: u64,
+}
+
+/// The rings.
+#[derive(Debug)]
+pub struct Rings {
+    filemap: Filemap,
+    blocks: BlockTrace,
+    trace: TracepointRings,
+    tasks: TaskRings,
+}
+
+impl Rings {
+    /// Opens them on these cores, disabled.
+    ///
+    /// # Errors
+    /// Where tracefs or system-wide sampling is not to be had.
+    pub fn open(cpus: &[usize], params: &ObserveParams) -> Result<Self> {
+        let tracefs = Tracefs::open()?;
+        let wanted = match params.access_events {
+            true => &FilemapKind::ALL[..],
+            false => &[FilemapKind::Added],
+        };
+        let filemap = Filemap::find(&tracefs, wanted)?;
+        let blocks = BlockTrace::find(&tracefs, &BlockKind::ALL)?;
+        let ids = [filemap.event_ids(), blocks.event_ids()].concat();
+        let half = |pages: usize| u32::try_from(pages as u64 * page_size() / 2).unwrap_or(u32::MAX);
+        let pages = params.file_ring_pages;
+        Ok(Self {
+            trace: TracepointRings::open(&ids, cpus, pages, Wakeup::Bytes(half(pages)))?,
+            tasks: TaskRings::open(cpus, TASK_RING_PAGES, half(TASK_RING_PAGES))?,
+            filemap,
+            blocks,
+        })
+    }
+
+    /// Whether the kernel reports accesses, and not only insertions.
+    pub fn reports_access(&self) -> bool {
+        self.filemap.kinds().any(|kind| kind != FilemapKind::Added)
+    }
+
+    /// Descriptors that become readable when a ring is half full.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.trace.fds().chain(self.tasks.fds())
+    }
+
+    /// Takes what is in the rings.
+    pub fn drain(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        let (filemap, blocks) = (&self.filemap, &self.blocks);
+        // First the accesses: the fork of a process that has any is then in the other ring.
+        let trace = self.trace.drain(|sample| {
+            let (at, pid) = (sample.time_ns, sample.pid);
+            if let Some(event) = filemap.decode(sample.event_id, sample.raw) {
+                batch.pages.entry(pid).or_default().push(PageEvent {
+                    at,
+                    is_added: event.kind == FilemapKind::Added,
+                    key: (event.dev, event.inode),
+                    extent: Extent::new(event.first_page, event.page_count),
+                });
+            } else if let Some(event) = blocks.decode(sample.event_id, sample.raw) {
+                batch.blocks.push(BlockSample { at, pid, event });
+            }
+        });
+        let tasks = self.tasks.drain(|record| match record.event {
+            TaskEvent::Fork { parent_pid } if parent_pid != record.pid => batch.forks.push(Fork {
+                at: record.time_ns,
+                pid: record.pid,
+                parent_pid,
+            }),
+            TaskEvent::Map {
+                dev, inode, path, ..
+            } => batch.mapped.entry(record.pid).or_default().push(Mapped {
+                key: (dev, inode),
+                path: path.into(),
+            }),
+            _ => {}
+        });
+        batch.forks.sort_by_key(|fork| fork.at);
+        batch.blocks.sort_by_key(|sample| sample.at);
+        // What a full ring lost is counted later, or never: at least one.
+        batch.lost = trace.lost + trace.full + tasks.lost + tasks.full;
+        batch
+    }
+}
+
+/// What is on while a launch is recorded: the rings and the watch on openings.
+#[derive(Debug)]
+pub struct Gate {
+    switches: [RingSwitch; 2],
+    recorded: Mutex<Recorded>,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    launches: usize,
+    /// `None` where fanotify is not to be had.
+    opens: Option<Opens>,
+}
+
+impl Gate {
+    /// That of these rings.
+    ///
+    /// # Errors
+    /// Where their descriptors cannot be duplicated.
+    pub fn of(rings: &Rings) -> Result<Self> {
+        Ok(Self {
+            switches: [rings.trace.switch()?, rings.tasks.switch()?],
+            recorded: Mutex::default(),
+        })
+    }
+
+    /// A recording begins: everything from now on is reported.
+    pub fn enter(&self) {
+        let mut recorded = self.lock();
+        recorded.launches += 1;
+        if recorded.launches == 1 {
+            // A kernel that refuses now shows in a recording without accesses.
+            let _ = self.switches.iter().try_for_each(RingSwitch::enable);
+            recorded.opens = Opens::start();
+        }
+    }
+
+    /// A recording is over.
+    pub fn leave(&self) {
+        let mut recorded = self.lock();
+        recorded.launches -= 1;
+        if recorded.launches == 0 {
+            let _ = self.switches.iter().try_for_each(RingSwitch::disable);
+            recorded.opens = None;
+        }
+    }
+
+    /// What was opened since the last call.
+    pub fn openings(&self) -> Vec<Opening> {
+        let mut openings = Vec::new();
+        if let Some(opens) = &mut self.lock().opens {
+            opens.drain(OPENINGS_MAX, |opening| openings.push(opening));
+        }
+        openings
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recorded> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,332 @@
+//! What one launch has shown so far.
+
+use crate::launch::Launch;
+use crate::launch::path_profile::PathProfile;
+use crate::launch::place::Place;
+use crate::launch::rings::{Batch, BlockSample, Fork, Mapped, PageEvent};
+use crate::observe::files::InodeKey;
+use crate::observe::opens::Opening;
+use crate::observe::resolve::View;
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::launch::recording::{
+    ACCESSES_MAX, Access, BlockRequest, CALLS_MAX, CallKind, FILES_MAX, Issuer, PathCall,
+    REQUESTS_MAX, Source, first_accesses,
+};
+use prepage_core::machine::Nanos;
+use prepage_kernel::block_trace::{BlockKind, BlockOperation, SECTOR_BYTES};
+use prepage_kernel::{Process, maps, process};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Most processes of one launch.
+const PROCESSES_MAX: usize = 4_096;
+/// Most inodes of which the path is kept: of a launch's openings, most are of files that it reads.
+const PATHS_MAX: usize = 2 * FILES_MAX;
+/// Longest path kept, in bytes.
+const PATH_BYTES_MAX: usize = 1_024;
+/// Accesses taken before those that are no first ones are dropped.
+const ACCESSES_KEPT_MAX: usize = 2 * ACCESSES_MAX;
+
+/// A launch under way.
+#[derive(Debug)]
+pub struct Track {
+    /// What the caller said of it.
+    pub launch: Launch,
+    /// Where its paths hold; `None` where it was gone already.
+    pub place: Option<Arc<Place>>,
+    /// The process whose end is waited for: the launch's own, then what is left of its tree.
+    pub awaited: Option<Process>,
+    /// What it showed, while it is recorded.
+    pub seen: Option<Seen>,
+    /// When the next look is due whether it is over, in microseconds since it began.
+    pub look_us: u64,
+    /// CPU time of the recording thread when it began, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// What a recorded launch showed. Its size is bounded by the constants above and those of
+/// [`prepage_core::launch::recording`].
+#[derive(Debug)]
+pub struct Seen {
+    began: Nanos,
+    own_pid: i32,
+    /// How its files are named.
+    view: View,
+    /// Where accesses come from.
+    pub source: Source,
+    /// Processes of the launch, ended ones included.
+    pub pids: HashSet<i32>,
+    /// Inodes accessed.
+    pub keys: Vec<InodeKey>,
+    indices: HashMap<InodeKey, u32>,
+    /// Accesses; their files are indices of `keys`.
+    pub accessed: Vec<Access>,
+    /// What the launch had to read from the device, likewise.
+    pub added: Vec<Access>,
+    /// Paths of inodes.
+    pub paths: HashMap<InodeKey, Arc<str>>,
+    /// Files that it opened.
+    pub opened: Vec<PathCall>,
+    /// Block requests, anybody's.
+    pub requests: Vec<BlockRequest>,
+    /// Requests that are not complete, by disk and first sector.
+    issued: HashMap<((u32, u32), u64), usize>,
+    /// All its path calls, if it is traced.
+    pub profile: Option<PathProfile>,
+    /// Events lost.
+    pub lost: u64,
+}
+
+impl Seen {
+    /// Of a launch that begins with this process, which may have children and mappings already.
+    pub fn new(launch: &Launch, source: Source, profile: Option<PathProfile>) -> Self {
+        let mut seen = Self {
+            began: launch.began,
+            own_pid: std::process::id() as i32,
+            view: View::of(launch.root_pid),
+            source,
+            pids: tree(launch.root_pid),
+            keys: Vec::new(),
+            indices: HashMap::new(),
+            accessed: Vec::new(),
+            added: Vec::new(),
+            paths: HashMap::new(),
+            opened: Vec::new(),
+            requests: Vec::new(),
+            issued: HashMap::new(),
+            profile,
+            lost: 0,
+        };
+        for &pid in &seen.pids {
+            // A process that vanished maps nothing.
+            for mapping in maps::read(pid).unwrap_or_default() {
+                if let (Some(path), false) = (&mapping.path, mapping.deleted) {
+                    note_path(&mut seen.paths, (mapping.dev, mapping.inode), path);
+                }
+            }
+        }
+        seen
+    }
+
+    /// Takes in what the rings and the watch on openings held.
+    pub fn take(&mut self, batch: &Batch, openings: &[Opening]) {
+        self.lost += batch.lost;
+        batch.forks.iter().for_each(|fork| self.fork(fork));
+        let pids: Vec<i32> = self.pids.iter().copied().collect();
+        for pid in &pids {
+            let mapped = batch.mapped.get(pid);
+            mapped
+                .into_iter()
+                .flatten()
+                .for_each(|mapped| self.map(mapped));
+        }
+        openings.iter().for_each(|opening| self.open(opening));
+        for pid in &pids {
+            let events = batch.pages.get(pid);
+            events
+                .into_iter()
+                .flatten()
+                .for_each(|event| self.page(event));
+        }
+        batch.blocks.iter().for_each(|sample| self.block(sample));
+    }
+
+    fn fork(&mut self, fork: &Fork) {
+        if fork.at < self.began {
+            return;
+        }
+        let is_ours = self.pids.contains(&fork.parent_pid) && fork.pid != self.own_pid;
+        if is_ours && self.pids.len() < PROCESSES_MAX {
+            self.pids.insert(fork.pid);
+        } else if !is_ours {
+            // A pid of ours that was used again.
+            self.pids.remove(&fork.pid);
+        }
+    }
+
+    fn map(&mut self, mapped: &Mapped) {
+        if let Ok(path) = std::str::from_utf8(&mapped.path) {
+            note_path(&mut self.paths, mapped.key, Path::new(path));
+        }
+    }
+
+    fn open(&mut self, opening: &Opening) {
+        if !self.pids.contains(&opening.pid) {
+            return;
+        }
+        let Some(key) = self.view.key_of(opening) else {
+            return;
+        };
+        let path = note_path(&mut self.paths, key, &opening.path);
+        if let (Some(path), true) = (path, self.opened.len() < CALLS_MAX) {
+            self.opened.push(PathCall {
+                kind: CallKind::Open,
+                path,
+                is_found: true,
+            });
+        }
+    }
+
+    fn page(&mut self, event: &PageEvent) {
+        if event.at < self.began {
+            return;
+        }
+        let at_us = self.us(event.at);
+        if let Some(file) = self.index(event.key) {
+            let access = Access {
+                file,
+                extent: event.extent,
+                at_us,
+                is_demanded: event.is_added,
+            };
+            match event.is_added {
+                true => append(&mut self.added, access),
+                false => append(&mut self.accessed, access),
+            }
+        }
+    }
+
+    fn index(&mut self, key: InodeKey) -> Option<u32> {
+        if let Some(&index) = self.indices.get(&key) {
+            return Some(index);
+        }
+        // What comes later than so many files is left out of the recording too.
+        let index = (self.keys.len() < FILES_MAX).then_some(self.keys.len() as u32)?;
+        self.keys.push(key);
+        self.indices.insert(key, index);
+        Some(index)
+    }
+
+    fn block(&mut self, sample: &BlockSample) {
+        let BlockSample { at, pid, event } = *sample;
+        if at < self.began {
+            return;
+        }
+        let place = (event.disk, event.first_sector);
+        let at_us = self.us(at);
+        match event.kind {
+            BlockKind::Complete => {
+                if let Some(index) = self.issued.remove(&place) {
+                    self.requests[index].completed_us = Some(at_us);
+                }
+            }
+            // A request that the driver could not take is issued again.
+            BlockKind::Issue if self.issued.contains_key(&place) => {}
+            BlockKind::Issue if event.operation == BlockOperation::Other => {}
+            BlockKind::Issue if self.requests.len() < REQUESTS_MAX => {
+                self.issued.insert(place, self.requests.len());
+                self.requests.push(BlockRequest {
+                    device: event.disk,
+                    start_bytes: event.first_sector * SECTOR_BYTES,
+                    len_bytes: event.sector_count * SECTOR_BYTES,
+                    is_write: event.operation == BlockOperation::Write,
+                    issuer: match pid {
+                        pid if self.pids.contains(&pid) => Issuer::Launch,
+                        pid if pid == self.own_pid => Issuer::Prefetcher,
+                        _ => Issuer::Other,
+                    },
+                    issued_us: at_us,
+                    completed_us: None,
+                });
+            }
+            BlockKind::Issue => {}
+        }
+    }
+
+    fn us(&self, at: Nanos) -> u64 {
+        at.saturating_sub(self.began) / 1_000
+    }
+
+    /// Whether the launch accessed this file.
+    pub fn has_accessed(&self, key: &InodeKey) -> bool {
+        self.indices.contains_key(key)
+    }
+
+    /// A process of the tree that has not ended.
+    pub fn living(&self) -> Option<Process> {
+        self.pids.iter().find_map(|&pid| Process::open(pid).ok())
+    }
+
+    /// When the launch last needed a page, in microseconds since it began: it read the page from the device, or accessed
+    /// one of its launch sequence, which may have been fetched for it, for the first time. While there is no sequence,
+    /// every first access counts.
+    pub fn last_need_us(&self, launch: &Launch) -> u64 {
+        let mut wanted: HashMap<InodeKey, ExtentSet> = HashMap::new();
+        let sequence = &launch.sequence;
+        for read in &sequence.reads {
+            if let Some(file) = sequence.files.get(read.file as usize) {
+                let key = (file.file.device, file.file.inode);
+                wanted.entry(key).or_default().push_back(read.extent);
+            }
+        }
+        let is_wanted = |access: &&Access| {
+            let key = self.keys.get(access.file as usize);
+            let pages = key.and_then(|key| wanted.get(key));
+            let accessed = ExtentSet::from(vec![access.extent]);
+            sequence.reads.is_empty()
+                || pages.is_some_and(|pages| !pages.intersection(&accessed).is_empty())
+        };
+        let first = first_accesses(self.accessed.clone());
+        let needs = first.iter().filter(is_wanted).chain(&self.added);
+        needs.map(|access| access.at_us).max().unwrap_or(0)
+    }
+}
+
+/// The processes below one, itself included.
+fn tree(root: i32) -> HashSet<i32> {
+    let mut pids = HashSet::new();
+    let mut todo = vec![root];
+    while let Some(pid) = todo.pop() {
+        if pids.len() < PROCESSES_MAX && pids.insert(pid) {
+            todo.extend(process::children(pid).unwrap_or_default());
+        }
+    }
+    pids
+}
+
+/// Notes the path of an inode, and returns it; `None` where it has none, or there are too many.
+fn note_path(
+    paths: &mut HashMap<InodeKey, Arc<str>>,
+    key: InodeKey,
+    path: &Path,
+) -> Option<Arc<str>> {
+    // A path that is not text cannot be shipped or shown; its pages stay with demand paging.
+    let path = path.to_str()?;
+    let is_path = path.starts_with('/') && !path.starts_with("//") && !path.ends_with(" (deleted)");
+    if !is_path || path.len() > PATH_BYTES_MAX {
+        return None;
+    }
+    match paths.get(&key) {
+        Some(known) if **known == *path => Some(Arc::clone(known)),
+        // A file of two names: each is a path that was looked up.
+        Some(_) => Some(path.into()),
+        None if paths.len() < PATHS_MAX => {
+            let path: Arc<str> = path.into();
+            paths.insert(key, Arc::clone(&path));
+            Some(path)
+        }
+        None => None,
+    }
+}
+
+/// Appends an access. A process that reads a file page by page makes one access of it.
+fn append(list: &mut Vec<Access>, access: Access) {
+    if let Some(last) = list.last_mut().filter(|last| last.file == access.file) {
+        let (known, new) = (&mut last.extent, access.extent);
+        if known.start <= new.start && new.end() <= known.end() {
+            return;
+        }
+        if known.end() == new.start {
+            *known = Extent::between(known.start, new.end());
+            return;
+        }
+    }
+    if list.len() == ACCESSES_KEPT_MAX {
+        *list = first_accesses(std::mem::take(list));
+    }
+    // Beyond that, only what was accessed first is kept.
+    if list.len() < ACCESSES_KEPT_MAX {
+        list.push(access);
+    }
+}

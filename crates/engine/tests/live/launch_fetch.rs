@@ -1,0 +1,315 @@
+//! Prefetching for launches.
+
+use crate::launch_rig::{
+    LaunchRig, WAIT_MAX, cached, drop_cache, launch, pages, plan, prefetched, recorded,
+};
+use prepage_core::launch::manager::{Decision, Help};
+use prepage_core::launch::paths::{PathRead, PathReplay};
+use prepage_core::launch::recording::Issuer;
+use prepage_engine::Rights;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::held::HeldCommand;
+use prepage_kernel::testing::machine::{Directory, Machine};
+use rustix::fs::{CWD, FileType, makedev, mknodat};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const NOBODY: u32 = 65_534;
+
+fn stat_of(path: &Path) -> PathReplay {
+    PathReplay {
+        path: path.to_str().expect("text").into(),
+        read: PathRead::Stat,
+    }
+}
+
+#[test]
+fn a_replay_brings_exactly_the_planned_pages_in_order() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let files: Vec<PathBuf> = (0..4)
+        .map(|n| directory.file(&format!("{n}"), 1024))
+        .collect();
+    files.iter().for_each(|path| drop_cache(path));
+    let reads = [
+        (&*files[2], 512, 64),
+        (&*files[0], 7, 3),
+        (&*files[1], 0, 256),
+        (&*files[0], 900, 1),
+        (&*files[2], 100, 50),
+    ];
+    let rig = LaunchRig::new();
+    let child = Child::spawn(1);
+    let decision = Decision {
+        records: true,
+        ..prefetched(plan(
+            &reads,
+            vec![stat_of(&files[3]), stat_of(&directory.path("missing"))],
+        ))
+    };
+    rig.begin(1, child.pid(), decision);
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    rig.launches.settled(1);
+    let result = rig.result();
+    let outcome = result.prefetch.expect("prefetched");
+    assert_eq!(cached(&files[2]), pages(&[(100, 50), (512, 64)]));
+    assert_eq!(cached(&files[0]), pages(&[(7, 3), (900, 1)]));
+    assert_eq!(cached(&files[1]), pages(&[(0, 256)]));
+    assert!(cached(&files[3]).is_empty());
+    assert_eq!((outcome.pages, outcome.calls, outcome.paths), (374, 5, 2));
+    assert!(outcome.submitted_us.is_some() && outcome.submitted_us <= outcome.completed_us);
+    assert_eq!(result.measured.help, Help::Helped);
+    assert_eq!(
+        result.measured.device_pages, 374,
+        "the launch itself read nothing"
+    );
+    let recording = result.recording.expect("recorded");
+    let ours = recording
+        .requests
+        .iter()
+        .filter(|r| r.issuer == Issuer::Prefetcher);
+    let bytes: u64 = ours.map(|request| request.len_bytes).sum();
+    assert!(bytes >= 300 * 4096, "{bytes}");
+}
+
+#[test]
+fn what_is_in_memory_is_not_read_again() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("warm", 64);
+    std::fs::read(&path).expect("read");
+    let rig = LaunchRig::new();
+    let child = Child::spawn(1);
+    rig.begin(
+        1,
+        child.pid(),
+        prefetched(plan(&[(&path, 0, 64)], Vec::new())),
+    );
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    rig.launches.settled(1);
+    let outcome = rig.result().prefetch.expect("prefetched");
+    assert_eq!((outcome.pages, outcome.calls), (0, 0));
+    assert!(outcome.completed_us.is_some());
+}
+
+#[test]
+fn files_that_changed_are_skipped_and_reported() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let names = [
+        "replaced",
+        "truncated",
+        "removed",
+        "fifo",
+        "device",
+        "loop",
+        "same",
+    ];
+    let files = names.map(|name| directory.file(name, 16));
+    let reads: Vec<(&Path, u64, u64)> = files.iter().map(|path| (path.as_path(), 0, 16)).collect();
+    let plan = plan(&reads, files.iter().map(|path| stat_of(path)).collect());
+    let [replaced, truncated, removed, fifo, device, link, same] = &files;
+    std::fs::remove_file(replaced).expect("remove");
+    directory.file("replaced", 16);
+    File::options()
+        .write(true)
+        .open(truncated)
+        .expect("open")
+        .set_len(4096)
+        .expect("truncate");
+    for path in [removed, fifo, device, link] {
+        std::fs::remove_file(path).expect("remove");
+    }
+    let mode = rustix::fs::Mode::RUSR;
+    mknodat(CWD, fifo, FileType::Fifo, mode, 0).expect("mkfifo");
+    // A terminal that nobody drives: opening it would wait.
+    mknodat(CWD, device, FileType::CharacterDevice, mode, makedev(4, 64)).expect("mknod");
+    std::os::unix::fs::symlink(link, link).expect("link");
+    drop_cache(replaced);
+    drop_cache(same);
+    let rig = LaunchRig::new();
+    let child = Child::spawn(1);
+    rig.begin(1, child.pid(), prefetched(plan));
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    rig.launches.settled(1);
+    let result = rig.result();
+    assert_eq!(cached(same), pages(&[(0, 16)]));
+    assert!(cached(replaced).is_empty());
+    let mut stale: Vec<&Path> = result
+        .measured
+        .stale_files
+        .iter()
+        .map(|f| Path::new(&*f.path))
+        .collect();
+    stale.sort_unstable();
+    let mut expected = [replaced, truncated, removed, fifo, device, link].map(PathBuf::as_path);
+    expected.sort_unstable();
+    assert_eq!(stale, expected);
+}
+
+#[test]
+fn nobody_gets_read_what_its_user_may_not_read() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (open, secret) = (directory.file("open", 8), directory.file("secret", 8));
+    let private = rustix::fs::Mode::RUSR;
+    rustix::fs::chmod(&secret, private).expect("chmod");
+    drop_cache(&open);
+    drop_cache(&secret);
+    let rig = LaunchRig::new();
+    let held = HeldCommand::of_user(&["true"], NOBODY);
+    let decision = prefetched(plan(&[(&secret, 0, 8), (&open, 0, 8)], Vec::new()));
+    let mut launch = launch(1, held.pid(), decision);
+    launch.rights = Rights {
+        uid: NOBODY,
+        gid: NOBODY,
+        groups: Vec::new(),
+    };
+    rig.launches.begin(launch);
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    held.run();
+    let result = rig.result();
+    assert!(cached(&secret).is_empty(), "read for somebody who may not");
+    assert_eq!(cached(&open), pages(&[(0, 8)]));
+    assert!(result.measured.stale_files.is_empty(), "that may change");
+}
+
+/// A FUSE file system that never answers. Dropping it lets everybody go who waits for it.
+struct Hanging(PathBuf, Option<File>);
+
+impl Hanging {
+    fn mount(directory: &Directory) -> Hanging {
+        let point = directory.path("hanging");
+        std::fs::create_dir(&point).expect("mkdir");
+        let device = File::options().read(true).write(true).open("/dev/fuse");
+        let device = device.expect("these tests need /dev/fuse");
+        let fd = device.as_raw_fd();
+        let options = format!("fd={fd},rootmode=40000,user_id=0,group_id=0");
+        let options = std::ffi::CString::new(options).expect("text");
+        mount(
+            "prepage-test",
+            &point,
+            "fuse",
+            MountFlags::empty(),
+            Some(&*options),
+        )
+        .expect("mount");
+        Hanging(point, Some(device))
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        drop(self.1.take());
+        unmount(&self.0, UnmountFlags::DETACH).expect("unmount");
+    }
+}
+
+#[test]
+fn a_file_system_that_hangs_is_not_asked() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("same", 8);
+    drop_cache(&path);
+    let hanging = Hanging::mount(&directory);
+    let mut plan = plan(
+        &[(&path, 0, 8), (&path, 0, 8)],
+        vec![stat_of(&hanging.0.join("x"))],
+    );
+    let mut elsewhere = plan.files[0].clone();
+    elsewhere.path = hanging.0.join("x").to_str().expect("text").into();
+    plan.files.insert(0, elsewhere);
+    plan.reads[1].file = 1;
+    let rig = LaunchRig::new();
+    let child = Child::spawn(1);
+    rig.begin(
+        1,
+        child.pid(),
+        Decision {
+            records: true,
+            ..prefetched(plan)
+        },
+    );
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    rig.launches.settled(1);
+    let outcome = rig.result().prefetch.expect("prefetched");
+    assert_eq!((outcome.pages, outcome.paths), (8, 0));
+    assert_eq!(cached(&path), pages(&[(0, 8)]));
+}
+
+#[test]
+fn threads_that_hang_hold_up_neither_data_nor_result() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (path, hangs) = (directory.file("same", 8), directory.file("hangs", 8));
+    let mut reads = plan(&[(&hangs, 0, 8), (&path, 0, 8)], vec![stat_of(&hangs); 8]);
+    reads.paths.push(stat_of(&path));
+    drop_cache(&path);
+    let hanging = Hanging::mount(&directory);
+    std::fs::remove_file(&hangs).expect("remove");
+    std::os::unix::fs::symlink(hanging.0.join("x"), &hangs).expect("link");
+    let mut params = prepage_engine::EngineParams::default();
+    params.fetch.watchdog_ms = 50;
+    let rig = LaunchRig::with(&params, &Default::default());
+    let child = Child::spawn(1);
+    for id in 1..=3 {
+        drop_cache(&path);
+        rig.begin(id, child.pid(), prefetched(reads.clone()));
+        assert!(!rig.launches.wait_prefetched(id, Duration::from_millis(200)));
+        assert_eq!(cached(&path), pages(&[(0, 8)]), "launch {id}");
+        rig.launches.settled(id);
+        let result = rig.result();
+        assert_eq!(result.prefetch.expect("prefetched").pages, 8);
+    }
+    drop(hanging);
+}
+
+#[test]
+fn more_files_than_may_be_open_are_fetched() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let files: Vec<PathBuf> = (0..3_000)
+        .map(|number| {
+            let path = directory.path(&format!("{number}"));
+            std::fs::write(&path, b"x").expect("write");
+            path
+        })
+        .collect();
+    rustix::fs::syncfs(File::open(&directory.0).expect("open")).expect("sync");
+    files.iter().for_each(|path| drop_cache(path));
+    let reads: Vec<(&Path, u64, u64)> = files.iter().map(|path| (path.as_path(), 0, 1)).collect();
+    let plan = plan(&reads, files.iter().map(|path| stat_of(path)).collect());
+    let rig = LaunchRig::new();
+    let child = Child::spawn(1);
+    rig.begin(1, child.pid(), prefetched(plan));
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    rig.launches.settled(1);
+    let result = rig.result();
+    let outcome = result.prefetch.expect("prefetched");
+    assert_eq!((outcome.pages, outcome.paths), (3_000, 3_000));
+    assert!(files.iter().all(|path| cached(path).pages() == 1));
+    assert!(result.measured.stale_files.is_empty());
+}
+
+#[test]
+fn the_end_of_a_launch_ends_its_prefetch() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let files: Vec<PathBuf> = (0..8)
+        .map(|n| directory.file(&format!("{n}"), 2_048))
+        .collect();
+    files.iter().for_each(|path| drop_cache(path));
+    let reads: Vec<(&Path, u64, u64)> = (0..64u64)
+        .flat_map(|n| files.iter().map(move |path| (path.as_path(), n * 32, 32)))
+        .collect();
+    let rig = LaunchRig::new();
+    let mut child = Child::spawn(1);
+    child.kill();
+    rig.begin(1, child.pid(), prefetched(plan(&reads, Vec::new())));
+    let result = rig.result();
+    assert!(
+        result
+            .prefetch
+            .is_none_or(|outcome| outcome.pages < 8 * 2_048)
+    );
+    // Nobody is left behind: the next launch is served.
+    let child = Child::spawn(1);
+    rig.begin(2, child.pid(), recorded());
+    rig.launches.settled(2);
+    assert!(rig.result().recording.is_some());
+}

@@ -1,0 +1,341 @@
+//! Recording launches.
+
+use crate::launch_rig::{
+    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, launch, plan, prefetched, recorded,
+};
+use prepage_core::extent::Extent;
+use prepage_core::launch::blocks::BlockKind;
+use prepage_core::launch::manager::{Decision, Help};
+use prepage_core::launch::recording::{CallKind, Issuer, LaunchEnd, Recording, Source};
+use prepage_core::params::launch::LaunchParams;
+use prepage_engine::EngineParams;
+use prepage_engine::launch::LAUNCHES_MAX;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::held::HeldCommand;
+use prepage_kernel::testing::machine::{Directory, Machine};
+use std::path::Path;
+
+/// Records what a child does.
+fn record(rig: &LaunchRig, child: &mut Child, work: impl FnOnce(&mut Child)) -> Recording {
+    rig.begin(1, child.pid(), recorded());
+    work(child);
+    rig.launches.settled(1);
+    let result = rig.result();
+    assert_eq!(result.measured.end, LaunchEnd::Settled);
+    let recording = result.recording.expect("recorded");
+    assert!(recording.is_usable(), "{} lost", recording.events_lost);
+    recording
+}
+
+#[test]
+fn cold_and_warm_launches_show_the_same_first_accesses() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (read, mapped) = (directory.file("read", 256), directory.file("mapped", 256));
+    let rig = LaunchRig::new();
+    let mut child = Child::spawn(1);
+    let work = |child: &mut Child| {
+        child.tell_file("readfile", &read, 100, 10);
+        child.tell_file("mapfile", &mapped, 64, 32);
+        child.tell_file("readfile", &read, 8, 4);
+        child.tell_file("readfile", &read, 100, 12);
+    };
+    // A mapping keeps its pages in memory: cold comes first.
+    drop_cache(&read);
+    drop_cache(&mapped);
+    let cold = record(&rig, &mut child, work);
+    let warm = record(&rig, &mut child, work);
+    let expected = [
+        ("read", 100, 10),
+        ("mapped", 64, 32),
+        ("read", 8, 4),
+        ("read", 110, 2),
+    ];
+    for (recording, is_cold) in [(&cold, true), (&warm, false)] {
+        let seen = accesses(recording, &directory.0);
+        let pages: Vec<_> = joined(&seen);
+        let expected =
+            expected.map(|(name, first, len)| (name.to_owned(), Extent::new(first, len)));
+        assert_eq!(pages, expected, "{seen:?}");
+        assert_eq!(seen[0].2, is_cold, "{seen:?}");
+        assert!(is_cold || seen.iter().all(|(.., is_demanded)| !is_demanded));
+        assert_eq!(recording.source, Source::Accesses);
+    }
+}
+
+/// Without demand: neighbours that differ only in it are one.
+fn joined(accesses: &[(String, Extent, bool)]) -> Vec<(String, Extent)> {
+    let mut joined: Vec<(String, Extent)> = Vec::new();
+    for (name, extent, _) in accesses {
+        match joined.last_mut() {
+            Some((last, known)) if last == name && known.end() == extent.start => {
+                known.len += extent.len;
+            }
+            _ => joined.push((name.clone(), *extent)),
+        }
+    }
+    joined
+}
+
+#[test]
+fn children_belong_to_the_launch_and_strangers_do_not() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let files = ["first", "second", "third", "strange"].map(|name| directory.file(name, 8));
+    let rig = LaunchRig::new();
+    let mut stranger = Child::spawn(1);
+    let script =
+        r#"cat "$1" >/dev/null; (cat "$2" >/dev/null & sh -c 'cat "$1" >/dev/null' x "$3"; wait)"#;
+    let paths = files.each_ref().map(|path| path.to_str().expect("text"));
+    let held = HeldCommand::new(&["sh", "-c", script, "x", paths[0], paths[1], paths[2]]);
+    rig.begin(1, held.pid(), recorded());
+    stranger.tell_file("readfile", &files[3], 0, 8);
+    held.run();
+    stranger.tell_file("readfile", &files[3], 0, 8);
+    let result = rig.result();
+    assert_eq!(result.measured.end, LaunchEnd::Exit);
+    let recording = result.recording.expect("recorded");
+    let seen = accesses(&recording, &directory.0);
+    let mut names: Vec<&str> = seen.iter().map(|(name, ..)| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["first", "second", "third"], "{seen:?}");
+    assert!(
+        seen.iter()
+            .all(|(_, extent, _)| *extent == Extent::new(0, 8))
+    );
+    let files = recording.files.iter().map(|file| &*file.path);
+    assert!(files.clone().any(|path| path.contains("libc.so")), "mapped");
+    assert!(files.clone().any(|path| path.ends_with("/cat")), "executed");
+    let mut opened = recording
+        .calls
+        .iter()
+        .filter(|call| call.kind == CallKind::Open);
+    assert!(opened.any(|call| *call.path == *paths[1]), "seen opened");
+    assert!(!recording.is_path_profile);
+}
+
+#[test]
+fn a_traced_launch_shows_every_path_it_tries() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let there = directory.file("there", 4);
+    let missing = directory.path("missing");
+    let rig = LaunchRig::new();
+    let paths = [&there, &missing].map(|path| path.to_str().expect("text"));
+    let held = HeldCommand::new(&[
+        "sh",
+        "-c",
+        r#"test -e "$2"; cat "$1""#,
+        "x",
+        paths[0],
+        paths[1],
+    ]);
+    let decision = Decision {
+        profiles_paths: true,
+        ..recorded()
+    };
+    let mut launch = launch(1, held.pid(), decision);
+    launch.traces_paths = true;
+    rig.launches.begin(launch);
+    let (output, status) = held.run();
+    assert_eq!((output.len(), status), (4 * 4096, 0));
+    let recording = rig.result().recording.expect("recorded");
+    assert!(recording.is_path_profile);
+    let call = |path: &str| recording.calls.iter().find(|call| *call.path == *path);
+    assert!(call(paths[0]).is_some_and(|call| call.is_found && call.kind == CallKind::Open));
+    assert!(call(paths[1]).is_some_and(|call| !call.is_found && call.kind == CallKind::Stat));
+    assert!(
+        !recording
+            .calls
+            .iter()
+            .any(|call| call.path.starts_with("/proc/"))
+    );
+}
+
+#[test]
+fn a_launch_ends_in_four_ways() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("read", 64);
+    let params = LaunchParams {
+        t_idle_ms: 300,
+        t_timeout_ms: 900,
+        ..LaunchParams::default()
+    };
+    let rig = LaunchRig::with(&EngineParams::default(), &params);
+    let mut child = Child::spawn(1);
+    rig.begin(1, child.pid(), recorded());
+    child.tell_file("readfile", &path, 0, 64);
+    let idle = rig.result();
+    assert_eq!(idle.measured.end, LaunchEnd::Idle);
+    assert!(
+        idle.measured.launch_us < 900_000 - 300_000,
+        "{:?}",
+        idle.measured
+    );
+    rig.begin(2, child.pid(), Decision::default());
+    let unseen = rig.result();
+    assert_eq!(unseen.measured.end, LaunchEnd::Timeout);
+    assert!(unseen.recording.is_none());
+    rig.begin(3, child.pid(), recorded());
+    rig.launches.settled(3);
+    assert_eq!(rig.result().measured.end, LaunchEnd::Settled);
+    rig.begin(4, child.pid(), recorded());
+    let is_held_out = true;
+    let held_out = Decision {
+        is_held_out,
+        ..Decision::default()
+    };
+    rig.begin(5, child.pid(), held_out);
+    child.kill();
+    for result in rig.results(2) {
+        assert_eq!(result.measured.end, LaunchEnd::Exit);
+        let expected = [Help::None, Help::HeldOut][usize::from(result.id == 5)];
+        assert_eq!(result.measured.help, expected);
+    }
+    rig.begin(6, child.pid(), recorded());
+    assert_eq!(rig.result().measured.end, LaunchEnd::Exit, "it was gone");
+}
+
+#[test]
+fn as_many_launches_as_are_bounded_are_told_apart() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let mut params = EngineParams::default();
+    params.observe.file_ring_pages = 1_024;
+    let rig = LaunchRig::with(&params, &LaunchParams::default());
+    let held: Vec<(HeldCommand, String)> = (0..LAUNCHES_MAX + 1)
+        .map(|number| {
+            let name = format!("file{number}");
+            let path = directory.file(&name, 2);
+            (
+                HeldCommand::new(&["cat", path.to_str().expect("text")]),
+                name,
+            )
+        })
+        .collect();
+    for (id, (held, _)) in (0..).zip(&held) {
+        rig.begin(id, held.pid(), recorded());
+    }
+    let (held, names): (Vec<HeldCommand>, Vec<String>) = held.into_iter().unzip();
+    let running: Vec<_> = held.into_iter().map(HeldCommand::release).collect();
+    for command in running {
+        assert_eq!(command.finish().1, 0);
+    }
+    for result in rig.results(LAUNCHES_MAX + 1) {
+        let recording = match (result.id as usize, result.recording) {
+            (LAUNCHES_MAX, recording) => {
+                assert!(recording.is_none(), "more than are bounded");
+                continue;
+            }
+            (_, recording) => recording.expect("recorded"),
+        };
+        assert!(recording.is_usable(), "{} lost", recording.events_lost);
+        let seen = accesses(&recording, &directory.0);
+        let expected = (names[result.id as usize].clone(), Extent::new(0, 2));
+        assert_eq!(joined(&seen), [expected]);
+    }
+}
+
+#[test]
+fn a_full_ring_is_counted() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("read", 4_096);
+    let mut params = EngineParams::default();
+    params.observe.file_ring_pages = 1;
+    let rig = LaunchRig::with(&params, &LaunchParams::default());
+    // More processes than cores: now and then the recording thread has to wait.
+    let script = r#"for n in 1 2 3 4 5 6; do cat "$1" "$1" "$1" "$1" >/dev/null & done; wait"#;
+    let held = HeldCommand::new(&["sh", "-c", script, "x", path.to_str().expect("text")]);
+    rig.begin(1, held.pid(), recorded());
+    held.run();
+    let recording = rig.result().recording.expect("recorded");
+    assert!(
+        !recording.is_usable(),
+        "{} accesses",
+        recording.accesses.len()
+    );
+}
+
+#[test]
+fn insertions_are_recorded_where_the_kernel_reports_no_access() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("read", 64);
+    let mut params = EngineParams::default();
+    params.observe.access_events = false;
+    let rig = LaunchRig::with(&params, &LaunchParams::default());
+    let mut child = Child::spawn(1);
+    drop_cache(&path);
+    let read = |child: &mut Child| {
+        child.tell_file("readfile", &path, 16, 4);
+    };
+    let cold = record(&rig, &mut child, read);
+    assert_eq!(cold.source, Source::Insertions);
+    let seen = accesses(&cold, &directory.0);
+    assert!(
+        seen.iter()
+            .any(|(_, extent, is_demanded)| *is_demanded && extent.contains(16))
+    );
+    let warm = record(&rig, &mut child, read);
+    assert_eq!(accesses(&warm, &directory.0), [], "nothing was inserted");
+}
+
+#[test]
+fn block_requests_lead_back_to_files() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (ours, theirs) = (directory.file("ours", 128), directory.file("theirs", 128));
+    let rig = LaunchRig::new();
+    let mut child = Child::spawn(1);
+    drop_cache(&ours);
+    drop_cache(&theirs);
+    let decision = Decision {
+        records: true,
+        ..prefetched(plan(&[(&ours, 0, 32)], Vec::new()))
+    };
+    rig.begin(1, child.pid(), decision);
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    child.tell_file("readfile", &theirs, 0, 128);
+    child.tell_file("readfile", &ours, 0, 32);
+    rig.launches.settled(1);
+    let result = rig.result();
+    let (recording, map) = (
+        result.recording.expect("recorded"),
+        result.block_map.expect("made"),
+    );
+    let who_read = |path: &Path| -> Vec<Issuer> {
+        let reads = recording
+            .requests
+            .iter()
+            .filter(|request| !request.is_write);
+        let of_file = reads.filter(|request| {
+            map.look_up(request).iter().any(|piece| {
+                let content = piece.content.filter(|c| c.kind == BlockKind::File);
+                let file = content.and_then(|content| content.file);
+                file.is_some_and(|file| Path::new(&*map.files()[file as usize].path) == path)
+            })
+        });
+        of_file.map(|request| request.issuer).collect()
+    };
+    assert!(!who_read(&ours).is_empty() && !who_read(&ours).contains(&Issuer::Launch));
+    assert!(who_read(&theirs).contains(&Issuer::Launch));
+    let account = result.accounted.expect("made");
+    assert!(account.accounted_bytes >= 128 * 4096, "{account:?}");
+    assert!(result.measured.device_pages >= 32 + 128);
+    let seen = accesses(&recording, &directory.0);
+    let of = |name: &str| seen.iter().filter(|a| a.0 == name).all(|a| a.2);
+    assert!(of("theirs") && !of("ours"), "{seen:?}");
+    assert!(cached(&ours).pages() >= 32);
+}
+
+#[test]
+fn ten_thousand_files_are_recorded_up_to_the_bound() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    for number in 0..10_000 {
+        std::fs::write(directory.path(&format!("{number:05}")), b"x").expect("write");
+    }
+    let rig = LaunchRig::new();
+    let directory = directory.0.to_str().expect("text");
+    let held = HeldCommand::new(&["sh", "-c", r#"exec cat "$1"/*"#, "x", directory]);
+    rig.begin(1, held.pid(), recorded());
+    let (output, _) = held.run();
+    assert_eq!(output.len(), 10_000);
+    let recording = rig.result().recording.expect("recorded");
+    let seen = accesses(&recording, Path::new(directory));
+    assert!((3_000..=4_096).contains(&seen.len()), "{}", seen.len());
+    assert!(seen.is_sorted_by_key(|(name, ..)| name.clone()));
+}
