@@ -5,7 +5,7 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
-.PHONY: demo test lint build install bench-fetch setup-build setup-test setup-demo clean
+.PHONY: demo test lint build install bench-fetch bench-launch setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
@@ -37,6 +37,11 @@ install: build
 ## The fetch path alone: us per page, GB/s, and what a concurrently faulting application loses.
 bench-fetch: setup-build build
 	scripts/as-root target/release/prepage-eval fetch
+
+## Launches of ten programs, cold, warm and helped, as FAST section 5 has them: about twenty minutes.
+bench-launch: setup-build build
+	scripts/setup launch
+	scripts/as-root target/release/prepage-eval launch --install --out target/launches.jsonl
 
 setup-build:
 	scripts/setup build

@@ -140,8 +140,20 @@ impl Launches {
     /// # Errors
     /// Where a thread cannot be created.
     pub fn start(params: &EngineParams, launch: &LaunchParams, support: &Support) -> Result<Self> {
-        let capacities: Vec<(usize, u64)> = support
-            .cpu_capacities
+        Self::start_on(params, launch, &support.cpu_capacities)
+    }
+
+    /// The same, for a caller that has no time to probe what else there is: with the capacities of the cores only
+    /// ([`prepage_kernel::sched::capacities`]).
+    ///
+    /// # Errors
+    /// Where a thread cannot be created.
+    pub fn start_on(
+        params: &EngineParams,
+        launch: &LaunchParams,
+        capacities: &[(usize, u32)],
+    ) -> Result<Self> {
+        let capacities: Vec<(usize, u64)> = capacities
             .iter()
             .map(|&(core, capacity)| (core, capacity.into()))
             .collect();

@@ -3,13 +3,18 @@
 //! Killed at any moment, it opens again with the last complete state. A damaged file is set aside and learning
 //! begins anew. Profiles are written by a thread of their own, so that the caller never waits for the disk.
 //!
-//! File format: 8 bytes magic, 4 bytes little-endian CRC-32 of what follows, then a postcard-encoded
-//! [`StoredProfile`].
+//! Launches without a service read and write one profile of a store that nobody has open: [`single`].
+
+mod format;
+pub mod single;
+
+pub use format::decode;
 
 use crate::error::{Error, Result};
+use format::{encode, left_alone, write_left_alone};
 use prepage_core::app::Profile;
 use prepage_core::identity::AppId;
-use prepage_core::launch::manager::LaunchState;
+use prepage_core::launch::manager::{LaunchState, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,15 +22,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-
-/// First bytes of every profile: the name and the version of the format.
-const MAGIC: &[u8; 8] = b"PREPAGE\x02";
+use std::time::{Duration, Instant};
 
 /// Largest profile that is read or written, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 4 << 20;
 
 /// Most applications kept; beyond that those that are not tracked and were written longest ago are dropped.
 pub const APPS_MAX: usize = 1024;
+
+/// How long a service waits for the store: launches without a service hold it while they write one profile.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How long a lock that is held is left alone between tries.
+const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// What the store keeps of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +48,18 @@ pub struct StoredProfile {
     /// What was learned of its launches. Apart from the profile, since others write it: a launch ends while switches
     /// are going on.
     pub launch: LaunchState,
+}
+
+impl StoredProfile {
+    /// Of an application of which nothing is known.
+    fn new(app: &AppId) -> Self {
+        Self {
+            app: app.clone(),
+            tracked: None,
+            profile: Profile::default(),
+            launch: LaunchState::default(),
+        }
+    }
 }
 
 /// How a tracked application is found again.
@@ -59,6 +80,10 @@ pub struct StoredApp {
     pub bytes: u64,
     /// Switches seen.
     pub switches: u64,
+    /// Launches seen.
+    pub launches: u64,
+    /// What is done for its launches.
+    pub launch_phase: Phase,
     /// Whether it is tracked.
     pub tracked: bool,
 }
@@ -80,6 +105,8 @@ struct Writer {
 
 enum Task {
     Write(PathBuf, Vec<u8>),
+    /// Only the launches that the application is still left alone for.
+    LeftAlone(PathBuf, u32),
     Remove(PathBuf),
     /// Answer when everything before has been done.
     Flush(Sender<()>),
@@ -94,15 +121,7 @@ impl Store {
     /// used.
     pub fn open(dir: &Path) -> Result<(Self, Vec<String>)> {
         fs::create_dir_all(dir).map_err(|e| failed("creating", dir, e))?;
-        let lock_path = dir.join("lock");
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)
-            .map_err(|e| failed("opening", &lock_path, e))?;
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| Error::StoreLocked { path: dir.into() })?;
+        let lock = lock(dir, OPEN_WAIT_MAX)?;
         let (apps, warnings) = read_all(dir)?;
         let store = Self {
             dir: dir.into(),
@@ -132,6 +151,22 @@ impl Store {
         self.put(StoredProfile { launch, ..stored });
     }
 
+    /// Whether an application is left alone for this launch too; counts the launch then, at the cost of writing a
+    /// number.
+    pub fn pass_launch(&mut self, app: &AppId) -> bool {
+        let Some(stored) = self.apps.get_mut(app) else {
+            return false;
+        };
+        let left = left_alone(&stored.launch);
+        if left <= 1 {
+            return false;
+        }
+        stored.launch.retry_left = left - 1;
+        stored.launch.launches = stored.launch.launches.saturating_add(1);
+        self.queue(Task::LeftAlone(self.path_of(app), left - 1));
+        true
+    }
+
     /// Keeps whether, and how, an application is tracked.
     pub fn set_tracked(&mut self, app: &AppId, tracked: Option<TrackedBy>) {
         let stored = self.stored(app);
@@ -140,12 +175,9 @@ impl Store {
 
     /// What is kept of an application, to be changed; empty where it is not known.
     fn stored(&mut self, app: &AppId) -> StoredProfile {
-        self.apps.remove(app).unwrap_or_else(|| StoredProfile {
-            app: app.clone(),
-            tracked: None,
-            profile: Profile::default(),
-            launch: LaunchState::default(),
-        })
+        self.apps
+            .remove(app)
+            .unwrap_or_else(|| StoredProfile::new(app))
     }
 
     /// The applications kept, by name.
@@ -154,6 +186,8 @@ impl Store {
             app: stored.app.clone(),
             bytes: fs::metadata(self.path_of(&stored.app)).map_or(0, |m| m.len()),
             switches: stored.profile.switches,
+            launches: stored.launch.launches,
+            launch_phase: stored.launch.phase,
             tracked: stored.tracked.is_some(),
         };
         self.apps.values().map(line).collect()
@@ -217,7 +251,7 @@ impl Store {
         if self.apps.len() > APPS_MAX {
             let least = self.apps.values().filter(|s| s.tracked.is_none());
             let least = least
-                .min_by_key(|s| s.profile.switches)
+                .min_by_key(|s| (s.profile.switches, s.launch.began_ns))
                 .map(|s| s.app.clone());
             if let Some(app) = least {
                 self.forget(&app);
@@ -233,22 +267,44 @@ impl Store {
     }
 
     fn path_of(&self, app: &AppId) -> PathBuf {
-        let text = app.to_string();
-        let readable: String = text
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || "-.@".contains(c) {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .take(120)
-            .collect();
-        self.dir.join(format!(
-            "{readable}-{:08x}.profile",
-            crc32fast::hash(text.as_bytes())
-        ))
+        profile_path(&self.dir, app)
+    }
+}
+
+/// The file of an application's profile.
+fn profile_path(dir: &Path, app: &AppId) -> PathBuf {
+    let text = app.to_string();
+    let readable: String = text
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-.@".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .take(120)
+        .collect();
+    dir.join(format!(
+        "{readable}-{:08x}.profile",
+        crc32fast::hash(text.as_bytes())
+    ))
+}
+
+/// Takes the store's lock, which is held while the file is open.
+fn lock(dir: &Path, wait_max: Duration) -> Result<File> {
+    let path = dir.join("lock");
+    let mut options = OpenOptions::new();
+    let lock = options.create(true).truncate(false).write(true).open(&path);
+    let lock = lock.map_err(|e| failed("opening", &path, e))?;
+    let until = Instant::now() + wait_max;
+    loop {
+        let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        match rustix::fs::flock(&lock, operation) {
+            Ok(()) => return Ok(lock),
+            Err(_) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
+            Err(_) => return Err(Error::StoreLocked { path: dir.into() }),
+        }
     }
 }
 
@@ -281,19 +337,25 @@ impl Writer {
 fn run_writer(tasks: &Receiver<Task>) {
     while let Ok(first) = tasks.recv() {
         // Only the last of several versions of a file needs writing.
-        let mut pending: BTreeMap<PathBuf, Option<Vec<u8>>> = BTreeMap::new();
+        let mut pending: BTreeMap<PathBuf, Task> = BTreeMap::new();
         let mut waiting = Vec::new();
         for task in std::iter::once(first).chain(tasks.try_iter()) {
             match task {
-                Task::Write(path, bytes) => drop(pending.insert(path, Some(bytes))),
-                Task::Remove(path) => drop(pending.insert(path, None)),
+                Task::Write(ref path, _) | Task::Remove(ref path) => {
+                    pending.insert(path.clone(), task);
+                }
+                Task::LeftAlone(path, left) => match pending.get_mut(&path) {
+                    Some(Task::Write(_, bytes)) => format::set_left_alone(bytes, left),
+                    _ => drop(pending.insert(path.clone(), Task::LeftAlone(path, left))),
+                },
                 Task::Flush(done) => waiting.push(done),
             }
         }
-        for (path, bytes) in pending {
-            let result = match bytes {
-                Some(bytes) => replace(&path, &bytes),
-                None => fs::remove_file(&path),
+        for (path, task) in pending {
+            let result = match task {
+                Task::Write(_, bytes) => replace(&path, &bytes),
+                Task::LeftAlone(_, left) => write_left_alone(&path, left),
+                _ => fs::remove_file(&path),
             };
             if let Err(error) = result {
                 eprintln!("<4>prepaged: profile {} not kept: {error}", path.display());
@@ -308,56 +370,19 @@ fn run_writer(tasks: &Receiver<Task>) {
 /// Replaces a file so that at every moment either the old or the new one is whole, also after a power failure.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_data()
+    });
+    if let Err(error) = written {
+        // What a full disk took of it.
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
     fs::rename(&new, path)?;
     match path.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),
-    }
-}
-
-fn encode(stored: &StoredProfile) -> Vec<u8> {
-    // Encoding into memory fails only for types without a known length, which a profile does not have.
-    let payload = postcard::to_stdvec(stored).unwrap_or_default();
-    let mut bytes = Vec::with_capacity(payload.len() + 12);
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
-    bytes.extend_from_slice(&payload);
-    bytes
-}
-
-/// Decodes a profile file; the error says what is wrong with it.
-///
-/// # Errors
-/// Where it is too large, of another format, damaged, or holds values out of their range.
-pub fn decode(bytes: &[u8]) -> std::result::Result<StoredProfile, String> {
-    if bytes.len() > PROFILE_BYTES_MAX {
-        return Err(format!("larger than {PROFILE_BYTES_MAX} bytes"));
-    }
-    let Some((magic, rest)) = bytes.split_first_chunk::<8>() else {
-        return Err("shorter than its header".into());
-    };
-    if magic[..7] != MAGIC[..7] {
-        return Err("not a profile of prepage".into());
-    }
-    if magic != MAGIC {
-        return Err(format!(
-            "of format {}, this is a prepage for format {}",
-            magic[7], MAGIC[7]
-        ));
-    }
-    let Some((crc, payload)) = rest.split_first_chunk::<4>() else {
-        return Err("shorter than its header".into());
-    };
-    if crc32fast::hash(payload) != u32::from_le_bytes(*crc) {
-        return Err("damaged: its checksum does not match".into());
-    }
-    let stored: StoredProfile = postcard::from_bytes(payload).map_err(|e| e.to_string())?;
-    match stored.profile.is_valid() && stored.launch.is_valid() {
-        true => Ok(stored),
-        false => Err("holds values out of their range".into()),
     }
 }
 

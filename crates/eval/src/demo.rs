@@ -1,6 +1,10 @@
-//! `demo`: both settings with Chromium, then the study and the report, in five to seven minutes.
+//! `demo`: switches to Chromium in both settings, launches of Chromium and two small programs, then the studies and one
+//! report, in seven to ten minutes.
 
 use crate::error::{Context, Result};
+use crate::launch::record::Parameters as LaunchParameters;
+use crate::launch::scenario::Scenario;
+use crate::launch::{self, LaunchOptions};
 use crate::record::{Mode, Parameters, Setting};
 use crate::run::{self, Options};
 use crate::{report, study};
@@ -58,11 +62,32 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
         })?;
         records.push(out);
     }
+    let launches = measure_launches(options)?;
     let page = options.out.join("report.html");
-    report::report(&records, &page, None)?;
+    let all: Vec<PathBuf> = records.iter().chain([&launches]).cloned().collect();
+    report::report(&all, &page, None)?;
     for record in &records {
         println!("{}", study::text::show(&study::study(record)?));
     }
+    let study = launch::study::study(&launches)?;
+    println!("{}", launch::text::show(&study));
     println!("records and report: {}", options.out.display());
     Ok(())
+}
+
+/// A program that shows a window and two that do their work and exit, cold, helped and warm.
+fn measure_launches(options: &DemoOptions) -> Result<PathBuf> {
+    const RUNS: u32 = 6;
+    eprintln!("== launches ==");
+    let out = options.out.join("launches.jsonl");
+    let scenarios = vec![Scenario::Cold, Scenario::Warm, Scenario::Fast];
+    launch::run(&LaunchOptions {
+        parameters: LaunchParameters::of(scenarios, RUNS, options.seed),
+        programs: ["chromium", "python3", "git"].map(String::from).into(),
+        command: Vec::new(),
+        installs: false,
+        prepage_bin: options.prepage_bin.clone(),
+        out: out.clone(),
+    })?;
+    Ok(out)
 }

@@ -226,6 +226,18 @@ fn tree(directory: &Path) -> Vec<PathBuf> {
 
 /// Ends every process below these directories (first kindly, then not) and removes the directories.
 pub fn end_and_remove(tops: &[PathBuf]) -> Result<()> {
+    end_processes(tops);
+    let mut last = Ok(());
+    for top in tops {
+        for directory in tree(top) {
+            last = remove_group(&directory);
+        }
+    }
+    last
+}
+
+/// Ends every process below these directories: first kindly, then not.
+pub fn end_processes(tops: &[PathBuf]) {
     use rustix::process::Signal;
     const KIND_MS: u64 = 1_000;
     const STEP_MS: u64 = 20;
@@ -258,13 +270,6 @@ pub fn end_and_remove(tops: &[PathBuf]) -> Result<()> {
         sleep_ms(STEP_MS);
         waited_ms += STEP_MS;
     }
-    let mut last = Ok(());
-    for top in tops {
-        for directory in tree(top) {
-            last = remove_group(&directory);
-        }
-    }
-    last
 }
 
 fn remove_group(directory: &Path) -> Result<()> {

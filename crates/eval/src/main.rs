@@ -1,5 +1,5 @@
-//! prepage-eval: measures how fast real applications come back, without prepage and with it, and simulates what the
-//! estimators would choose.
+//! prepage-eval: measures how fast real applications come back and launch, without prepage and with it, and simulates
+//! what the estimators would choose.
 #![forbid(unsafe_code)]
 
 mod apps;
@@ -10,6 +10,7 @@ mod display;
 mod error;
 mod fetch;
 mod group;
+mod launch;
 mod pages;
 mod processes;
 mod random;
@@ -28,9 +29,14 @@ mod tiles;
 
 use crate::error::Context;
 use clap::{Args, Parser, Subcommand};
+use launch::LaunchOptions;
+use launch::record::Learn;
+use launch::scenario::Scenario;
+use launch::throttle::Disk;
 use record::{Mode, Parameters, Setting};
+use serde::Serialize;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Measures prepage on real applications: run, study, report; and its estimators on recordings: simulate.
@@ -45,6 +51,8 @@ struct Cli {
 enum Command {
     /// Switch to an application again and again and record every switch. Needs root.
     Run(RunArguments),
+    /// Launch programs again and again, cold, warm and helped, record every launch and print the study. Needs root.
+    Launch(LaunchArguments),
     /// Derive medians, intervals and paired ratios from records.
     Study {
         /// The records.
@@ -69,7 +77,7 @@ enum Command {
     /// Replay switches through the estimators: precision, recall, waste and memory by parameter. Needs no machine.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(simulate::SimulateArguments),
-    /// Both settings with Chromium, then the study and the report: five to seven minutes. Needs root.
+    /// Switches in both settings and launches, then the study and the report: seven to ten minutes. Needs root.
     Demo {
         /// Where records and report go.
         #[arg(short, long, default_value = "demo")]
@@ -108,6 +116,9 @@ enum Command {
         /// A cgroup.procs file.
         #[arg(long)]
         procs: Vec<PathBuf>,
+        /// Say on standard input, a socket, when all is entered, and wait there to be let go.
+        #[arg(long)]
+        held: bool,
         /// The program and its arguments.
         #[arg(last = true)]
         command: Vec<OsString>,
@@ -226,10 +237,94 @@ impl RunArguments {
     }
 }
 
+#[derive(Debug, Args)]
+struct LaunchArguments {
+    /// The programs: names of the table, or all; by default ten that are used much, as far as they are installed.
+    #[arg(long, value_delimiter = ',', conflicts_with = "command")]
+    programs: Vec<String>,
+    /// Install the programs that are missing (Debian's packages, by apt-get).
+    #[arg(long)]
+    install: bool,
+    /// The scenarios that alternate.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = launch::SCENARIOS)]
+    scenarios: Vec<Scenario>,
+    /// Samples of each scenario and program.
+    #[arg(long, default_value_t = 10)]
+    runs: u32,
+    /// The seed of every order and all content.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What is cached when prepage learns.
+    #[arg(long, value_enum, default_value = "cold")]
+    learn: Learn,
+    /// Hold the disk to the speed of a slower one, for the programs and for prepage.
+    #[arg(long, value_enum)]
+    throttle: Option<Disk>,
+    /// Then launch so many programs at once, for instance 2,5,10,15.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..))]
+    simultaneous: Vec<u8>,
+    /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
+    #[arg(long, default_value_t = 10.0)]
+    strangers_percent_max: f64,
+    /// The record.
+    #[arg(long, default_value = "launches.jsonl")]
+    out: PathBuf,
+    /// The directory of prepage; by default that of this program.
+    #[arg(long)]
+    prepage_bin: Option<PathBuf>,
+    /// Launch this command, which does its work and exits, instead of the table's programs.
+    #[arg(last = true)]
+    command: Vec<OsString>,
+}
+
+impl LaunchArguments {
+    fn options(self) -> LaunchOptions {
+        let parameters = launch::record::Parameters {
+            learn: self.learn,
+            throttle: self.throttle.map(Disk::throttle),
+            simultaneous: self.simultaneous.into_iter().map(usize::from).collect(),
+            strangers_percent_max: self.strangers_percent_max,
+            ..launch::record::Parameters::of(self.scenarios, self.runs, self.seed)
+        };
+        LaunchOptions {
+            parameters,
+            programs: self.programs,
+            command: self.command,
+            installs: self.install,
+            prepage_bin: self.prepage_bin,
+            out: self.out,
+        }
+    }
+}
+
+/// The study of one record.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Studied {
+    Switches(Box<study::Study>),
+    Launches(Box<launch::study::LaunchStudy>),
+}
+
+impl Studied {
+    fn of(path: &Path) -> error::Result<Self> {
+        if record::is_of_launches(path)? {
+            return Ok(Self::Launches(Box::new(launch::study::study(path)?)));
+        }
+        Ok(Self::Switches(Box::new(study::study(path)?)))
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Switches(study) => study::text::show(study),
+            Self::Launches(study) => launch::text::show(study),
+        }
+    }
+}
+
 fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
     let studies = records
         .iter()
-        .map(|path| study::study(path))
+        .map(|path| Studied::of(path))
         .collect::<error::Result<Vec<_>>>()?;
     if json {
         let text = serde_json::to_string_pretty(&studies).context("encode", "study")?;
@@ -237,7 +332,7 @@ fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
     } else {
         studies
             .iter()
-            .for_each(|study| println!("{}", study::text::show(study)));
+            .for_each(|study| println!("{}", study.show()));
     }
     Ok(())
 }
@@ -245,6 +340,7 @@ fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(arguments) => arguments.options().and_then(|options| run::run(&options)),
+        Command::Launch(arguments) => launch::launch(&arguments.options()),
         Command::Study { records, json } => print_studies(&records, json),
         Command::Report {
             records,
@@ -273,7 +369,11 @@ fn main() -> ExitCode {
             file_mib,
         }),
         Command::FetchApplication { pages } => fetch::child::play(pages),
-        Command::LaunchIn { procs, command } => Err(display::session::launch_in(&procs, &command)),
+        Command::LaunchIn {
+            procs,
+            held,
+            command,
+        } => Err(display::session::launch_in(&procs, held, &command)),
         Command::Hog { mib, seed } => {
             run::pressure::hog(mib, seed);
             Ok(())

@@ -32,6 +32,14 @@ pub struct FileKey {
     inode: u64,
 }
 
+impl FileKey {
+    /// That of a file by its `st_dev` and `st_ino`; on btrfs and overlay the maps name another device.
+    pub fn of_stat(dev: u64, inode: u64) -> Self {
+        let device = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        Self { device, inode }
+    }
+}
+
 fn backing(mapping: &Mapping) -> Backing {
     const IN_MEMORY: [&str; 5] = [
         "/memfd:",

@@ -5,6 +5,7 @@ use crate::error::{Context, Error, Result};
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::FrameRecord;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -315,7 +316,7 @@ impl Writer {
     }
 
     /// Writes one line at once: an interruption leaves at most one line cut off.
-    pub fn write(&mut self, line: &Line) -> Result<()> {
+    pub fn write(&mut self, line: &impl Serialize) -> Result<()> {
         let mut text = serde_json::to_string(line).context("encode", "record")?;
         text.push('\n');
         self.file
@@ -338,8 +339,17 @@ fn whole_lines_bytes(mut file: &File) -> std::io::Result<u64> {
     Ok(whole)
 }
 
-/// Reads a record. A last line that was cut off is ignored; any other bad line is an error.
+/// Reads a record of switches.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
+    let lines: Vec<Line> = read_values(path)?;
+    match check_first(&lines) {
+        Ok(()) => Ok(lines),
+        Err(cause) => Err(Error::new("read", path.display(), cause)),
+    }
+}
+
+/// Reads the lines of a record of any kind. A last line that was cut off is ignored; any other bad line is an error.
+pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let file = File::open(path).context("open", path.display())?;
     let texts: Vec<String> = BufReader::new(file)
         .lines()
@@ -350,7 +360,18 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
     })
 }
 
-fn parse(texts: &[String]) -> std::result::Result<Vec<Line>, (usize, String)> {
+/// Whether a record is one of launches, by the kind of its first line.
+pub fn is_of_launches(path: &Path) -> Result<bool> {
+    let file = File::open(path).context("open", path.display())?;
+    let mut first = String::new();
+    BufReader::new(file)
+        .read_line(&mut first)
+        .context("read", path.display())?;
+    let line: Option<serde_json::Value> = serde_json::from_str(&first).ok();
+    Ok(line.is_some_and(|line| line["kind"] == "launches"))
+}
+
+fn parse<T: DeserializeOwned>(texts: &[String]) -> std::result::Result<Vec<T>, (usize, String)> {
     let mut lines = Vec::with_capacity(texts.len());
     for (i, text) in texts.iter().enumerate() {
         match serde_json::from_str(text) {
@@ -359,16 +380,17 @@ fn parse(texts: &[String]) -> std::result::Result<Vec<Line>, (usize, String)> {
             Err(e) => return Err((i + 1, e.to_string())),
         }
     }
+    Ok(lines)
+}
+
+fn check_first(lines: &[Line]) -> std::result::Result<(), String> {
     match lines.first() {
-        Some(Line::Run(run)) if run.format == FORMAT => Ok(lines),
-        Some(Line::Run(run)) => Err((
-            1,
-            format!("format {}; this program reads {FORMAT}", run.format),
+        Some(Line::Run(run)) if run.format == FORMAT => Ok(()),
+        Some(Line::Run(run)) => Err(format!(
+            "format {}; this program reads {FORMAT}",
+            run.format
         )),
-        _ => Err((
-            1,
-            "the first line does not hold the circumstances of a run".into(),
-        )),
+        _ => Err("the first line does not hold the circumstances of a run".into()),
     }
 }
 
@@ -463,22 +485,15 @@ pub(crate) mod tests {
         let sample =
             serde_json::to_string(&Line::Sample(Box::new(switch(0, Mode::Off, 1.0)))).unwrap();
         let cut = sample[..40].to_owned();
-        assert_eq!(
-            parse(&[first.clone(), sample.clone(), cut.clone()])
-                .unwrap()
-                .len(),
-            2
-        );
+        let parse = parse::<Line>;
+        let lines = parse(&[first.clone(), sample.clone(), cut.clone()]).unwrap();
+        assert_eq!(lines.len(), 2);
         assert_eq!(
             parse(&[first.clone(), cut, sample.clone()]).unwrap_err().0,
             2
         );
-        assert!(parse(&[sample]).is_err());
-        assert!(
-            parse(&[first.replace("\"format\":1", "\"format\":9")])
-                .unwrap_err()
-                .1
-                .contains("format 9")
-        );
+        assert!(check_first(&parse(&[sample]).unwrap()).is_err());
+        let other = parse(&[first.replace("\"format\":1", "\"format\":9")]).unwrap();
+        assert!(check_first(&other).unwrap_err().contains("format 9"));
     }
 }

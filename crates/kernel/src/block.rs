@@ -83,9 +83,17 @@ impl BlockDevice {
         text::read_number(self.queue("max_sectors_kb"))
     }
 
-    /// Whether it says that it rotates.
+    /// Whether it rotates. Virtual disks are taken not to: virtio and Xen say 1 for want of anything better, whatever
+    /// the host keeps them on.
     pub fn rotational(&self) -> Result<bool> {
-        Ok(text::read_number::<u32>(self.queue("rotational"))? != 0)
+        let says_so = text::read_number::<u32>(self.queue("rotational"))? != 0;
+        Ok(says_so && !self.is_virtual())
+    }
+
+    /// Whether its driver is one for virtual machines (the bus of /sys/class/block/NAME/device).
+    fn is_virtual(&self) -> bool {
+        let bus = std::fs::read_link(self.directory.join("device/subsystem"));
+        bus.is_ok_and(|bus| bus.ends_with("virtio") || bus.ends_with("xen"))
     }
 
     /// What the settings say a readahead call is capped at, in KiB: the larger of max_sectors_kb (io_pages) and

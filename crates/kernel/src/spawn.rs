@@ -39,6 +39,8 @@ pub struct Held {
 pub enum Hold {
     /// The detached process is ready.
     Released,
+    /// It is about to do something that takes longer, and asks to be waited for once more.
+    AskedForMore,
     /// It has ended.
     Abandoned,
     /// It took too long.
@@ -63,10 +65,11 @@ pub enum Launched {
     TimedOut,
 }
 
-/// Messages are one i32. From the detached process: 0 to release, its pid to ask for the right to trace. From the
-/// original: 0 to grant it, or the error number of its exec; the end of the stream says that it has executed, since the
-/// socket is closed by exec.
+/// Messages are one i32. From the detached process: 0 to release, -1 to ask for more time, its pid to ask for the right to
+/// trace. From the original: 0 to grant it, or the error number of its exec; the end of the stream says that it has
+/// executed, since the socket is closed by exec.
 const GO: i32 = 0;
+const MORE: i32 = -1;
 const GRANTED: i32 = 0;
 
 /// Exit status of the detached process where `work` panics, as Rust's own.
@@ -249,6 +252,7 @@ impl Held {
         loop {
             match receive(&self.socket, since, hold_max)? {
                 Received::Message(GO) => return Ok(Hold::Released),
+                Received::Message(MORE) => return Ok(Hold::AskedForMore),
                 Received::Message(pid) => {
                     permit_tracer(pid);
                     send(&self.socket, GRANTED)?;
@@ -292,6 +296,12 @@ impl Detached {
             Received::Message(GRANTED) => Ok(()),
             _ => Err(Error::new("ask to trace", "the original", Errno::TIMEDOUT)),
         }
+    }
+
+    /// Asks the original for more time than it would wait ([`Hold::AskedForMore`]). It may have given up waiting: then
+    /// this does nothing.
+    pub fn ask_for_more_time(&self) {
+        let _ = send(&self.socket, MORE);
     }
 
     /// Lets the original go on. It may have given up waiting: then this does nothing.

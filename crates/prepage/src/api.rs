@@ -1,7 +1,11 @@
 //! The service's interface: its methods, what they take and give, and their errors. Shared by service and clients.
 
+use crate::launch::options::LaunchOptions;
+use crate::launch::record::{DecisionRecord, LaunchRecord};
 use crate::wire::Request;
 use prepage_core::identity::{AppId, AppKind};
+use prepage_core::launch::manager::Phase;
+use prepage_core::launch::misses::Misses;
 use prepage_core::outcome::SwitchRecord;
 use prepage_core::params::Mode;
 use serde::de::DeserializeOwned;
@@ -72,6 +76,47 @@ impl BeginParameters {
     }
 }
 
+/// Parameters of `LaunchBegin`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchBeginParameters {
+    /// The executable that the caller is about to execute: an absolute path.
+    pub exe: String,
+    /// What names the application: the executable, or what it interprets.
+    pub name: String,
+    /// How this launch differs from what is configured.
+    #[serde(default)]
+    pub options: LaunchOptions,
+}
+
+/// Parameters of the methods on one launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchParameters {
+    /// The launch, as the reply to `LaunchBegin` names it.
+    pub launch: u64,
+}
+
+/// How a launch went on, as its caller knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaunchOutcome {
+    /// The picture that stays is there.
+    Settled,
+    /// The program was not executed.
+    Failed,
+}
+
+/// Parameters of `LaunchEnd`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchEndParameters {
+    /// As in [`LaunchParameters`].
+    pub launch: u64,
+    /// How it went on.
+    pub outcome: LaunchOutcome,
+}
+
 /// Parameters of `SetMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,6 +177,14 @@ pub enum Call {
     SwitchBegin(BeginParameters),
     /// `SwitchEnd`
     SwitchEnd(Target),
+    /// `LaunchBegin`
+    LaunchBegin(LaunchBeginParameters),
+    /// `LaunchEnd`
+    LaunchEnd(LaunchEndParameters),
+    /// `LaunchPrefetched`
+    LaunchPrefetched(LaunchParameters),
+    /// `LaunchReport`
+    LaunchReport(LaunchParameters),
     /// `SetMode`
     SetMode(ModeParameters),
     /// `Status`
@@ -171,6 +224,10 @@ impl Call {
             (INTERFACE, "Untrack") => read(parameters).map(Self::Untrack),
             (INTERFACE, "SwitchBegin") => BeginParameters::read(parameters).map(Self::SwitchBegin),
             (INTERFACE, "SwitchEnd") => read(parameters).map(Self::SwitchEnd),
+            (INTERFACE, "LaunchBegin") => read(parameters).map(Self::LaunchBegin),
+            (INTERFACE, "LaunchEnd") => read(parameters).map(Self::LaunchEnd),
+            (INTERFACE, "LaunchPrefetched") => read(parameters).map(Self::LaunchPrefetched),
+            (INTERFACE, "LaunchReport") => read(parameters).map(Self::LaunchReport),
             (INTERFACE, "SetMode") => read(parameters).map(Self::SetMode),
             (INTERFACE, "Status") => read::<NoParameters>(parameters).map(|_| Self::Status),
             (INTERFACE, "ListApps") => read::<NoParameters>(parameters).map(|_| Self::ListApps),
@@ -233,6 +290,35 @@ pub struct EndReply {
     pub ended: bool,
 }
 
+/// Reply to `LaunchBegin`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchBeginReply {
+    /// The application's id.
+    pub app: String,
+    /// The launch; none where nothing is done for it.
+    pub launch: Option<u64>,
+    /// The phase in which it began.
+    pub phase: Phase,
+    /// What was decided.
+    pub decision: DecisionRecord,
+    /// Whether the caller should wait for `LaunchPrefetched` before it executes the program.
+    pub waits: bool,
+}
+
+/// Reply to `LaunchPrefetched`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchPrefetchedReply {
+    /// Whether everything planned was fetched.
+    pub complete: bool,
+}
+
+/// Reply to `LaunchReport`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchReportReply {
+    /// What the launch did; none before it is over.
+    pub record: Option<LaunchRecord>,
+}
+
 /// Reply to `SetMode`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeReply {
@@ -287,6 +373,10 @@ pub struct AppStatus {
     pub file_planned_pages: u64,
     /// Bytes of its tables.
     pub table_bytes: u64,
+    /// Launches seen in the life of its profile.
+    pub launches: u64,
+    /// What is done for its launches.
+    pub launch_phase: Phase,
 }
 
 /// Reply to `ListApps`.
@@ -305,6 +395,10 @@ pub struct KnownApp {
     pub tracked: bool,
     /// Switches seen in the life of its profile.
     pub switches: u64,
+    /// Launches seen in the life of its profile.
+    pub launches: u64,
+    /// What is done for its launches.
+    pub launch_phase: Phase,
     /// Size of its profile on disk, in bytes.
     pub profile_bytes: u64,
 }
@@ -314,6 +408,8 @@ pub struct KnownApp {
 pub struct StatsReply {
     /// The last switches, by application, oldest first.
     pub switches: Vec<SwitchOf>,
+    /// The last launches, likewise.
+    pub launches: Vec<LaunchRecord>,
 }
 
 /// A switch in [`StatsReply`].
@@ -351,6 +447,48 @@ pub struct ExplainReply {
     pub files_left_out: u64,
     /// The last switches, oldest first.
     pub last: Vec<SwitchRecord>,
+    /// What is known of its launches.
+    pub launch: ExplainedLaunch,
+}
+
+/// What is known of an application's launches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainedLaunch {
+    /// Launches seen.
+    pub launches: u64,
+    /// What is done for the next one, and why not more.
+    pub phase: Phase,
+    /// Recordings made in the profiling phase, of how many (N_rawseq).
+    pub recordings: (u32, u32),
+    /// Launches for which the application is still left alone.
+    pub left_alone: u32,
+    /// Pages of the launch sequence.
+    pub sequence_pages: u64,
+    /// Paths of the launch sequence.
+    pub sequence_paths: u64,
+    /// Files of the launch sequence.
+    pub sequence_files: u64,
+    /// Those with the most pages.
+    pub files: Vec<SequenceFilePages>,
+    /// The misses last counted.
+    pub misses: Option<Misses>,
+    /// Median time of helped cold launches in microseconds, and of how many.
+    pub helped_us: (Option<u64>, u64),
+    /// The same of those held out.
+    pub held_out_us: (Option<u64>, u64),
+    /// The last launches, oldest first.
+    pub last: Vec<LaunchRecord>,
+}
+
+/// A file of a launch sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceFilePages {
+    /// Its path.
+    pub path: String,
+    /// Its pages in the sequence.
+    pub pages: u64,
+    /// Recordings that they were learned from.
+    pub recordings: u32,
 }
 
 /// The pages known of one process or file.

@@ -71,6 +71,7 @@ impl std::error::Error for Error {}
 pub struct Client {
     stream: UnixStream,
     socket: PathBuf,
+    reply_max: Duration,
     incoming: Incoming,
 }
 
@@ -80,20 +81,29 @@ impl Client {
     /// # Errors
     /// [`Error::NotRunning`] where nobody listens.
     pub fn connect(socket: &Path) -> Result<Self, Error> {
+        Self::connect_within(socket, REPLY_TIMEOUT)
+    }
+
+    /// Connects; each reply may take so long.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`] where nobody listens.
+    pub fn connect_within(socket: &Path, reply_max: Duration) -> Result<Self, Error> {
         let not_running = |source| Error::NotRunning {
             socket: socket.into(),
             source,
         };
         let stream = UnixStream::connect(socket).map_err(not_running)?;
         stream
-            .set_read_timeout(Some(REPLY_TIMEOUT))
+            .set_read_timeout(Some(reply_max))
             .map_err(not_running)?;
         stream
-            .set_write_timeout(Some(REPLY_TIMEOUT))
+            .set_write_timeout(Some(reply_max))
             .map_err(not_running)?;
         Ok(Self {
             stream,
             socket: socket.into(),
+            reply_max,
             incoming: Incoming::new(REPLY_BYTES_MAX),
         })
     }
@@ -146,9 +156,7 @@ impl Client {
                 Ok(length) => self.incoming.push(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Err(
-                        self.broken(format!("no reply within {} s", REPLY_TIMEOUT.as_secs()))
-                    );
+                    return Err(self.broken(format!("no reply within {:?}", self.reply_max)));
                 }
                 Err(error) => return Err(self.broken(error)),
             }

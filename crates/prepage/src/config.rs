@@ -30,6 +30,19 @@ pub enum TrackPolicy {
     Focused,
 }
 
+/// Which launches are helped without anybody announcing them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaunchPolicy {
+    /// Those of tracked applications.
+    #[default]
+    Tracked,
+    /// In addition those of every program that is launched in a graphical session and not from a terminal.
+    Interactive,
+    /// None: only `prepage run` announces launches.
+    Off,
+}
+
 /// Settings of the service itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -40,6 +53,9 @@ pub struct ServiceSettings {
     /// Which applications are tracked by themselves: `listed`, those in `applications` and those that `prepage track` was
     /// called for; `focused`, in addition every application whose window gets the focus.
     pub track: TrackPolicy,
+    /// Which launches are helped without `prepage run`: `tracked`, those of tracked applications; `interactive`, in
+    /// addition those of every program launched in a graphical session and not from a terminal; `off`, none.
+    pub launches: LaunchPolicy,
     /// Applications to track whenever they are found, by id (`desktop:org.gimp.GIMP@1000`) or name (`gimp`).
     pub applications: Vec<String>,
     /// The socket of the API. A change needs a restart.
@@ -55,6 +71,7 @@ impl Default for ServiceSettings {
         Self {
             mode: Mode::Full,
             track: TrackPolicy::Listed,
+            launches: LaunchPolicy::Tracked,
             applications: Vec::new(),
             socket: SOCKET_DEFAULT.into(),
             state: "/var/lib/prepage".into(),

@@ -376,18 +376,19 @@ const SESSION_PROGRAMS: [&str; 64] = [
     "xvfb-run",
 ];
 
-fn is_session_program(process: &ProcessFacts) -> bool {
-    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
-    // A shell that runs a script is that script's program.
-    let runs_script = is_shell(base) && script_of(process, base).is_some();
-    SESSION_PROGRAMS.contains(&base) && !runs_script
-}
-
 fn is_shell(base: &str) -> bool {
     matches!(
         base,
         "bash" | "dash" | "sh" | "zsh" | "fish" | "ksh" | "mksh" | "busybox"
     )
+}
+
+/// Whether it is a program that a person uses to run others.
+pub fn is_session_program(process: &ProcessFacts) -> bool {
+    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    // A shell that runs a script is that script's program.
+    let runs_script = is_shell(base) && script_of(process, base).is_some();
+    SESSION_PROGRAMS.contains(&base) && !runs_script
 }
 
 /// Whether it is a shell, or another program that only runs others.
@@ -396,7 +397,17 @@ pub fn only_runs_others(process: &ProcessFacts) -> bool {
     SESSION_PROGRAMS.contains(&base)
 }
 
-fn base_name(path: &str) -> &str {
+/// Whether a program of this name may run a script, which then names the application.
+pub fn may_run_scripts(path: &str) -> bool {
+    let claimed = ProcessFacts {
+        arguments: vec![String::new(), "/x".into()],
+        ..ProcessFacts::default()
+    };
+    script_of(&claimed, base_name(path)).is_some()
+}
+
+/// The last part of a path.
+pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
@@ -439,7 +450,9 @@ fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
         }
         match argument {
             // Code from the command line or standard input has no path; a shell's -lc is the same.
-            "-c" | "-e" | "--eval" | "-" => return None,
+            "-c" | "-" => return None,
+            // To a shell, -e means to end at the first error.
+            "-e" | "--eval" if !is_shell(base) => return None,
             "-lc" | "-ic" if is_shell(base) => return None,
             "-jar" => return Some(absolute(rest.next()?, process)),
             "--" => {}

@@ -191,6 +191,7 @@ fn every_command_has_help_with_examples() {
     };
     for command in [
         "track", "untrack", "switch", "mode", "status", "explain", "stats", "doctor", "agent",
+        "run",
     ] {
         let text = help(&[command, "--help"]);
         assert!(

@@ -185,6 +185,7 @@ impl Rig {
                 options: Options::default(),
                 config,
                 executor: Box::new(given),
+                launches: None,
                 store,
                 socket,
                 signals: None,

@@ -3,13 +3,13 @@
 use prepage_core::app::Profile;
 use prepage_core::extent::Extent;
 use prepage_core::identity::{AppId, AppKind, FileId};
-use prepage_core::launch::manager::{LaunchFacts, LaunchState, Phase, begin};
+use prepage_core::launch::manager::{LaunchFacts, LaunchState, OffReason, Phase, begin};
 use prepage_core::launch::paths::{PathRead, PathReplay};
 use prepage_core::launch::plan::PlanLimits;
 use prepage_core::launch::sequence::{SequenceFile, SequenceRead};
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::Error;
-use prepage_engine::store::{Store, TrackedBy, decode};
+use prepage_engine::store::{Store, TrackedBy, decode, single};
 use prepage_kernel::testing::machine::Directory;
 
 fn app(name: &str) -> AppId {
@@ -223,4 +223,34 @@ fn write_until_killed() -> ! {
         store.save(&app("a"), &profile(switches));
         store.flush();
     }
+}
+
+#[test]
+fn an_application_that_is_left_alone_is_counted_down_in_place() {
+    let directory = Directory::new();
+    let app = app("/usr/bin/small");
+    let wait_max = std::time::Duration::from_secs(1);
+    let begun = single::change_launch(&directory.0, &app, wait_max, |state| {
+        state.phase = Phase::Off(OffReason::TooSmall);
+        (state.retry_left, state.launches) = (3, 10);
+    });
+    assert!(matches!(begun, Ok(None)), "{begun:?}");
+    assert!(single::pass_launch(&directory.0, &app));
+    let read = || single::read_launch(&directory.0, &app).expect("whole");
+    assert_eq!((read().retry_left, read().launches), (2, 11));
+    {
+        // A service counts on, and so does who comes after it.
+        let (mut store, warnings) = Store::open(&directory.0).expect("open");
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let locked = single::change_launch(&directory.0, &app, Default::default(), |_| {});
+        assert!(
+            matches!(locked, Err(Error::StoreLocked { .. })),
+            "{locked:?}"
+        );
+        assert!(store.pass_launch(&app));
+        assert!(!store.pass_launch(&app), "it is learned anew");
+    }
+    assert_eq!((read().retry_left, read().launches), (1, 12));
+    assert!(!single::pass_launch(&directory.0, &app));
+    assert_eq!(read().retry_left, 1, "that launch was not counted");
 }

@@ -58,23 +58,30 @@ pub struct Session {
 
 /// Starts a command inside a group, from its first instruction on.
 pub fn command_in(group: &Group, program: &str) -> Result<Command> {
-    let own = std::env::current_exe().context("find", "own executable")?;
-    let mut command = Command::new(own);
-    command.arg("launch-in");
-    for file in group.procs_files() {
-        command.arg("--procs").arg(file);
-    }
-    // A process group of its own: a terminal's interrupt goes to us, and the restorer ends these in order.
-    command
-        .arg("--")
-        .arg(program)
-        .stdin(Stdio::null())
-        .process_group(0);
+    let mut command = entering(&group.procs_files(), false)?;
+    command.arg("--").arg(program).stdin(Stdio::null());
     Ok(command)
 }
 
-/// The body of the hidden `launch-in` command: enters the groups, then becomes the program.
-pub fn launch_in(procs: &[PathBuf], command: &[OsString]) -> Error {
+/// A command that enters control groups by these `cgroup.procs` files; what it then becomes is to be added. With `held`
+/// it says so on its standard input, a socket, and waits there to be let go.
+pub fn entering(procs: &[PathBuf], held: bool) -> Result<Command> {
+    let own = std::env::current_exe().context("find", "own executable")?;
+    let mut command = Command::new(own);
+    command.arg("launch-in");
+    for file in procs {
+        command.arg("--procs").arg(file);
+    }
+    if held {
+        command.arg("--held");
+    }
+    // A process group of its own: a terminal's interrupt goes to us, and the restorer ends these in order.
+    command.process_group(0);
+    Ok(command)
+}
+
+/// The body of the hidden `launch-in` command: enters the groups, waits if it is held, then becomes the program.
+pub fn launch_in(procs: &[PathBuf], held: bool, command: &[OsString]) -> Error {
     for file in procs {
         if let Err(e) = fs::write(file, std::process::id().to_string()) {
             return Error::new("enter", file.display(), e);
@@ -83,11 +90,20 @@ pub fn launch_in(procs: &[PathBuf], command: &[OsString]) -> Error {
     let Some((program, arguments)) = command.split_first() else {
         return Error::new("launch", "nothing", "no program given");
     };
-    Error::new(
-        "launch",
-        program.display(),
-        Command::new(program).args(arguments).exec(),
-    )
+    let mut becoming = Command::new(program);
+    becoming.args(arguments);
+    if held {
+        if let Err(e) = wait_to_be_let_go() {
+            return Error::new("launch", program.display(), e);
+        }
+        becoming.stdin(Stdio::null());
+    }
+    Error::new("launch", program.display(), becoming.exec())
+}
+
+fn wait_to_be_let_go() -> std::io::Result<()> {
+    rustix::io::write(rustix::stdio::stdin(), b"r")?;
+    std::io::stdin().read_exact(&mut [0])
 }
 
 impl Session {

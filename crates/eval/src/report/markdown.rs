@@ -1,24 +1,32 @@
 //! The summary as Markdown.
 
 use super::Chapter;
+use crate::launch::{self, study::LaunchStudy};
+use crate::record::Machine;
 use crate::study::text::show;
 use std::fmt::Write;
 
 /// The tables of every record, as they are printed, under headings.
-pub fn summary(chapters: &[Chapter]) -> String {
+pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy]) -> String {
     let mut out = String::from("# prepage-eval\n");
     for chapter in chapters {
         let run = &chapter.study.run;
-        let _ = write!(
-            out,
-            "\n## {}, {:?}\n\n{} cores of {}, kernel {}\n\n```\n{}```\n",
-            run.parameters.app,
-            run.parameters.setting,
-            run.machine.cores,
-            run.machine.cpu_model,
-            run.machine.kernel.split(' ').next().unwrap_or_default(),
-            show(&chapter.study)
-        );
+        let title = format!("{}, {:?}", run.parameters.app, run.parameters.setting);
+        section(&mut out, &title, &run.machine, &show(&chapter.study));
+    }
+    for study in launches {
+        let tables = launch::text::show(study);
+        section(&mut out, "Launches", &study.run.machine, &tables);
     }
     out
+}
+
+fn section(out: &mut String, title: &str, machine: &Machine, tables: &str) {
+    let _ = write!(
+        out,
+        "\n## {title}\n\n{} cores of {}, kernel {}\n\n```\n{tables}```\n",
+        machine.cores,
+        machine.cpu_model,
+        machine.kernel.split(' ').next().unwrap_or_default(),
+    );
 }

@@ -1,10 +1,12 @@
 //! `report`: one self-contained HTML page, with plots as inline SVG and nothing from a network, and a Markdown summary.
 
 pub mod html;
+pub mod launches;
 pub mod markdown;
 pub mod plot;
 
 use crate::error::{Context, Result};
+use crate::launch;
 use crate::record;
 use crate::study::switches::Switches;
 use crate::study::{Study, study_switches};
@@ -20,8 +22,8 @@ pub struct Chapter {
     pub study: Study,
 }
 
-/// Reads and studies records.
-pub fn chapters(records: &[PathBuf]) -> Result<Vec<Chapter>> {
+/// Reads and studies records of switches.
+pub fn chapters(records: &[&PathBuf]) -> Result<Vec<Chapter>> {
     records
         .iter()
         .map(|path| {
@@ -32,13 +34,22 @@ pub fn chapters(records: &[PathBuf]) -> Result<Vec<Chapter>> {
         .collect()
 }
 
-/// Writes the page, and the summary where one is asked for.
+/// Writes the page, and the summary where one is asked for, of records of switches and of launches.
 pub fn report(records: &[PathBuf], out: &Path, summary: Option<&Path>) -> Result<()> {
-    let chapters = chapters(records)?;
-    fs::write(out, html::page(&chapters)).context("write", out.display())?;
+    let (mut of_switches, mut launches) = (Vec::new(), Vec::new());
+    for path in records {
+        if record::is_of_launches(path)? {
+            launches.push(launch::study::study(path)?);
+        } else {
+            of_switches.push(path);
+        }
+    }
+    let chapters = chapters(&of_switches)?;
+    fs::write(out, html::page(&chapters, &launches)).context("write", out.display())?;
     match summary {
         Some(path) => {
-            fs::write(path, markdown::summary(&chapters)).context("write", path.display())
+            let text = markdown::summary(&chapters, &launches);
+            fs::write(path, text).context("write", path.display())
         }
         None => Ok(()),
     }

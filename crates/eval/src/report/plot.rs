@@ -1,5 +1,6 @@
 //! Plots as SVG text. Pure.
 
+use crate::launch::scenario::Scenario;
 use crate::record::Mode;
 use crate::statistics::Estimate;
 use std::fmt::Write;
@@ -63,11 +64,28 @@ pub fn colour(mode: Mode) -> &'static str {
     }
 }
 
+/// The colour of a scenario, by the same rule; what has a counterpart among the modes has its colour.
+pub fn scenario_colour(scenario: Scenario) -> &'static str {
+    match scenario {
+        Scenario::Warm => "#2a9d5c",
+        Scenario::Cold => "#d1495b",
+        Scenario::Sorted => "#3d7ea6",
+        Scenario::Fast => "#e09f3e",
+        Scenario::PrefetchOnly => "#9a8c98",
+        Scenario::WholeFiles => "#c77dba",
+        Scenario::Vmtouch => "#7d6b5d",
+        Scenario::Record => "#e5989b",
+        Scenario::FastUnrecorded => "#b5838d",
+    }
+}
+
 /// One row of a strip plot.
 #[derive(Clone, Debug)]
 pub struct Strip {
-    /// The mode.
-    pub mode: Mode,
+    /// What it is: a mode or a scenario.
+    pub name: String,
+    /// Its colour.
+    pub colour: &'static str,
     /// Every sample.
     pub values: Vec<f64>,
     /// The median with its interval.
@@ -143,13 +161,13 @@ fn vertical_grid(svg: &mut String, scale: Scale, top: f64, floor: f64, unit: &st
 }
 
 fn strip(svg: &mut String, row: &Strip, scale: Scale, middle: f64, unit: &str) {
-    let colour = colour(row.mode);
+    let colour = row.colour;
     let _ = write!(
         svg,
         r##"<text x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"##,
         LEFT - 12.0,
         middle + 4.0,
-        row.mode.word().replace('_', " ")
+        row.name
     );
     if let Some(m) = row.median {
         let (low, high, at) = (scale.at(m.low), scale.at(m.high), scale.at(m.value));
@@ -174,6 +192,84 @@ fn strip(svg: &mut String, row: &Strip, scale: Scale, middle: f64, unit: &str) {
             scale.at(*value)
         );
     }
+}
+
+/// One mark of an interval plot: an estimate of a scenario.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Its estimate.
+    pub estimate: Estimate,
+}
+
+/// A row for each name, with the estimates of its scenarios one below the other; `mark` is drawn across.
+pub fn intervals(rows: &[(String, Vec<Interval>)], unit: &str, mark: &Mark) -> String {
+    const EACH: f64 = 9.0;
+    const GAP: f64 = 12.0;
+    const TOP: f64 = 44.0;
+    const BOTTOM: f64 = 40.0;
+    let all = || rows.iter().flat_map(|(_, marks)| marks.iter());
+    let high = all()
+        .map(|m| m.estimate.high)
+        .fold(mark.value, f64::max)
+        .max(f64::MIN_POSITIVE)
+        * 1.05;
+    let scale = Scale {
+        high,
+        from: LEFT,
+        to: WIDTH - RIGHT,
+    };
+    let heights: Vec<f64> = rows
+        .iter()
+        .map(|(_, marks)| EACH * marks.len() as f64 + GAP)
+        .collect();
+    let floor = TOP + heights.iter().sum::<f64>();
+    let mut svg = open(floor + BOTTOM);
+    vertical_grid(&mut svg, scale, TOP, floor, unit);
+    let mut top = TOP;
+    for ((name, marks), height) in rows.iter().zip(heights) {
+        let _ = write!(
+            svg,
+            r##"<text x="{:.1}" y="{:.1}" text-anchor="end">{name}</text>"##,
+            LEFT - 12.0,
+            top + height / 2.0 + 4.0
+        );
+        for (i, one) in marks.iter().enumerate() {
+            let y = top + GAP / 2.0 + EACH * (i as f64 + 0.5);
+            interval_mark(&mut svg, one, scale, y);
+        }
+        top += height;
+    }
+    let x = scale.at(mark.value);
+    let _ = write!(
+        svg,
+        r##"<line x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{floor:.1}" class="mark"/><text x="{x:.1}" y="{:.1}" text-anchor="middle" class="small">{}</text>"##,
+        TOP - 6.0,
+        mark.name
+    );
+    let mut scenarios: Vec<Scenario> = all().map(|m| m.scenario).collect();
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    let entries = scenarios
+        .iter()
+        .map(|&s| (scenario_colour(s), s.word().replace('_', " ")));
+    legend(&mut svg, entries);
+    svg + "</svg>"
+}
+
+fn interval_mark(svg: &mut String, one: &Interval, scale: Scale, y: f64) {
+    let colour = scenario_colour(one.scenario);
+    let e = one.estimate;
+    let (low, high, at) = (scale.at(e.low), scale.at(e.high), scale.at(e.value));
+    let _ = write!(
+        svg,
+        r##"<line x1="{low:.1}" y1="{y:.1}" x2="{high:.1}" y2="{y:.1}" stroke="{colour}" stroke-width="2"/><circle cx="{at:.1}" cy="{y:.1}" r="3.5" fill="{colour}"><title>{} {:.2}, 95 % interval {:.2} to {:.2}</title></circle>"##,
+        one.scenario.word(),
+        e.value,
+        e.low,
+        e.high
+    );
 }
 
 /// One line of a line plot.
@@ -225,7 +321,10 @@ pub fn lines(all: &[Line], x_unit: &str, y_unit: &str, y_high: Option<f64>, dots
     for line in all {
         draw_line(&mut svg, line, x, y, dots);
     }
-    legend(&mut svg, all);
+    let entries = all
+        .iter()
+        .map(|line| (colour(line.mode), line.mode.word().replace('_', " ")));
+    legend(&mut svg, entries);
     svg + "</svg>"
 }
 
@@ -256,15 +355,13 @@ fn draw_line(svg: &mut String, line: &Line, x: Scale, y: Scale, dots: bool) {
     );
 }
 
-fn legend(svg: &mut String, all: &[Line]) {
-    for (i, line) in all.iter().enumerate() {
-        let x = LEFT + 125.0 * i as f64;
+fn legend(svg: &mut String, entries: impl Iterator<Item = (&'static str, String)>) {
+    for (i, (colour, name)) in entries.enumerate() {
+        let x = LEFT + 105.0 * i as f64;
         let _ = write!(
             svg,
-            r##"<rect x="{x:.1}" y="8" width="14" height="10" fill="{}"/><text x="{:.1}" y="18">{}</text>"##,
-            colour(line.mode),
+            r##"<rect x="{x:.1}" y="8" width="14" height="10" fill="{colour}"/><text x="{:.1}" y="18">{name}</text>"##,
             x + 20.0,
-            line.mode.word().replace('_', " ")
         );
     }
 }
@@ -284,15 +381,17 @@ mod tests {
 
     #[test]
     fn plots_are_whole() {
-        let median = Some(Estimate {
+        let estimate = Estimate {
             value: 2.0,
             low: 1.0,
             high: 3.0,
             n: 3,
-        });
+        };
+        let median = Some(estimate);
         let svg = strips(
             &[Strip {
-                mode: Mode::Off,
+                name: "off".into(),
+                colour: colour(Mode::Off),
                 values: vec![1.0, 2.0, 3.0],
                 median,
             }],
@@ -312,5 +411,14 @@ mod tests {
             false,
         );
         assert_eq!(svg.matches("<polyline").count(), 1);
+        let scenario = Scenario::Fast;
+        let mark = Mark {
+            value: 1.0,
+            name: "cold".into(),
+        };
+        let rows = [("git".to_owned(), vec![Interval { scenario, estimate }])];
+        let svg = intervals(&rows, "time over cold", &mark);
+        assert_eq!(svg.matches("<circle").count(), 1);
+        assert!(svg.contains(">fast</text>") && svg.ends_with("</svg>") && !svg.contains("NaN"));
     }
 }

@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Waits for the end of other runs on this machine: two at once would take each other's pages and time.
-fn only_run() -> Result<File> {
+pub fn only_run() -> Result<File> {
     let path = "/run/prepage-eval.lock";
     let file = File::create(path).context("open", path)?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -203,7 +203,7 @@ fn measure_slot(
 }
 
 /// Waits, within bounds, until next to nobody uses the machine.
-fn wait_for_quiet_machine() {
+pub fn wait_for_quiet_machine() {
     const WINDOW_MS: u64 = 500;
     const BUSY_MS_MAX: f64 = 50.0;
     const WINDOWS_MAX: u32 = 120;

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The kernel's default, which a person's machine has.
-const READ_AHEAD_KB: &str = "128";
+pub const READ_AHEAD_KB: &str = "128";
 
 /// What everything stands on: directories, swap and control groups.
 struct Ground {

@@ -65,7 +65,8 @@ pub fn table(rows: &[Vec<String>]) -> String {
     out
 }
 
-fn cells(words: &[&str]) -> Vec<String> {
+/// Words as cells.
+pub fn cells(words: &[&str]) -> Vec<String> {
     words.iter().map(|w| w.to_string()).collect()
 }
 

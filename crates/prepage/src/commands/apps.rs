@@ -1,5 +1,6 @@
 //! `apps`: what the store keeps.
 
+use super::launches::phase;
 use super::table::{bytes, columns, row};
 use super::{Context, Failure};
 use crate::api::*;
@@ -13,13 +14,22 @@ pub fn list(context: &Context) -> Result<(), Failure> {
         if reply.apps.is_empty() {
             return "nothing is kept of any application of yours".into();
         }
-        let mut rows = vec![row(["application", "tracked", "switches", "profile"])];
+        let mut rows = vec![row([
+            "application",
+            "tracked",
+            "switches",
+            "launches",
+            "launch phase",
+            "profile",
+        ])];
         rows.extend(reply.apps.iter().map(|app| {
             let tracked = if app.tracked { "yes" } else { "no" };
             row([
                 &app.app,
                 tracked,
                 &app.switches.to_string(),
+                &app.launches.to_string(),
+                phase(app.launch_phase),
                 &bytes(app.profile_bytes),
             ])
         }));

@@ -2,7 +2,7 @@
 
 use super::stats::records_table;
 use super::table::{columns, row};
-use super::{Context, Failure};
+use super::{Context, Failure, launches};
 use crate::api::{AppParameters, ExplainReply, ExplainedTable, mode_word};
 use prepage_core::outcome::SwitchRecord;
 
@@ -40,10 +40,13 @@ fn words(known: &ExplainReply) -> String {
         text += &format!("and {hidden} more files\n");
     }
     if known.last.is_empty() {
-        return text + "\nNo switch was observed since the service was started.";
+        text += "\nNo switch was observed since the service was started.\n";
+    } else {
+        let records: Vec<&SwitchRecord> = known.last.iter().collect();
+        text += "\nThe last switches\n";
+        text += &records_table(&records);
     }
-    let records: Vec<&SwitchRecord> = known.last.iter().collect();
-    text + "\nThe last switches\n" + &records_table(&records)
+    text + &launches::explained(&known.launch)
 }
 
 fn section(title: &str, tables: &[ExplainedTable], shown_max: usize) -> String {

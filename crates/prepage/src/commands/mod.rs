@@ -5,6 +5,8 @@ mod apps;
 mod control;
 mod doctor;
 mod explain;
+mod launches;
+mod run;
 mod stats;
 mod status;
 mod table;
@@ -46,6 +48,7 @@ Examples:
   prepage status                     what is tracked
   prepage explain gimp               what the next switch would fetch, and why
   prepage stats gimp                 what the last switches did
+  prepage run gimp                   launched, helped
   prepage doctor                     what works on this machine";
 
 #[derive(Debug, Subcommand)]
@@ -98,6 +101,23 @@ Examples:
         #[arg(value_parser = parse_mode)]
         mode: Option<Mode>,
     },
+    /// Launch a command, helped: fetch what its launches read, ahead of it and beside it
+    ///
+    /// The first launches (launch.n_rawseq, 2) are recorded; from then on what they have in common is fetched. The command
+    /// is this process: its pid, terminal, signals and exit status are its own. With the service running, the service
+    /// helps; without it, root is helped all the same, and any other user's command just runs.
+    ///
+    /// An application is known by its executable, or by the script, jar or module that is run: `python3 x.py`,
+    /// `bash x.sh`, `java -jar x.jar`, `node x.js`.
+    #[command(after_long_help = "\
+Exit status: the command's; 126 where it cannot be executed, 127 where it is not found; with --start only, 0.
+
+Examples:
+  prepage run gimp
+  prepage run -v -- python3 tool.py --flag       and say what is done
+  sudo prepage run --cold --report r.json gimp   measured: with a cold page cache, one JSON line about it
+  sudo prepage run --start only gimp             fetch what gimp will need, without launching it")]
+    Run(run::RunArguments),
     /// Show the service's state and the applications tracked
     #[command(after_long_help = "Example:\n  prepage status --json | jq '.apps[].app'")]
     Status,
@@ -106,7 +126,7 @@ Examples:
         #[command(subcommand)]
         action: AppsAction,
     },
-    /// Show what is known of an application, what would be fetched and why, and what the last switches did
+    /// Show what is known of an application, what would be fetched and why, and what the last switches and launches did
     #[command(after_long_help = "\
 Histories read oldest first: + used in that switch, - not used. Pages with equal histories are one line; those with at
 least the plan's confidence are fetched.
@@ -117,7 +137,7 @@ Example:
         /// The application.
         app: String,
     },
-    /// Show what each of the last switches did
+    /// Show what each of the last switches and launches did
     #[command(after_long_help = "\
 Columns, in pages, anonymous and file apart:
   faults      demand faults: pages the application had to wait for
@@ -128,6 +148,8 @@ Columns, in pages, anonymous and file apart:
   precision   used of fetched, as far as known, and of how many (n)
   hold-out    where nothing was fetched (modes observe, or the other kind's): precision, and recall as the paper
               defines it, against all demand faults
+And of launches: read, pages that the device read for it; complete, when the prefetch was; missed, requests that the
+sequence does not hold.
 And: path, what the switch was held up for; CPU, of fetching and of observing; wasted, fetched for nothing.
 
 Examples:
@@ -299,7 +321,11 @@ pub fn run(line: CommandLine) -> ExitCode {
         socket: line.socket,
         json: line.json,
     };
-    match execute(&context, line.command) {
+    let command = match line.command {
+        Command::Run(arguments) => return run::run(&context.socket, arguments),
+        command => command,
+    };
+    match execute(&context, command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let (code, text) = match &failure {
@@ -326,6 +352,8 @@ fn execute(context: &Context, command: Command) -> Result<(), Failure> {
             target,
         } => control::end(context, &target.target()),
         Command::Mode { mode } => control::mode(context, mode),
+        // It ends by becoming the command, or with its status.
+        Command::Run(_) => Ok(()),
         Command::Status => status::status(context),
         Command::Apps { action } => match action {
             AppsAction::List => apps::list(context),

@@ -1,8 +1,9 @@
 //! `stats`: what each of the last switches did.
 
 use super::table::{bytes, columns, row};
-use super::{Context, Failure};
+use super::{Context, Failure, launches};
 use crate::api::{StatsParameters, StatsReply, SwitchOf, mode_word};
+use crate::launch::record::LaunchRecord;
 use prepage_core::outcome::{Late, Outcome, Share, SwitchRecord};
 use std::collections::BTreeMap;
 
@@ -13,15 +14,28 @@ pub fn stats(context: &Context, app: Option<String>) -> Result<(), Failure> {
 }
 
 fn words(stats: &StatsReply) -> String {
-    if stats.switches.is_empty() {
-        return "no switch has been observed since the service was started".into();
+    if stats.switches.is_empty() && stats.launches.is_empty() {
+        return "no switch and no launch has been observed since the service was started".into();
     }
-    let mut by_app: BTreeMap<&str, Vec<&SwitchRecord>> = BTreeMap::new();
+    type Records<'a> = (Vec<&'a SwitchRecord>, Vec<&'a LaunchRecord>);
+    let mut by_app: BTreeMap<&str, Records<'_>> = BTreeMap::new();
     for SwitchOf { app, record } in &stats.switches {
-        by_app.entry(app).or_default().push(record);
+        by_app.entry(app).or_default().0.push(record);
     }
-    let of_app =
-        |(app, records): (&&str, &Vec<&SwitchRecord>)| format!("{app}\n{}", records_table(records));
+    for record in &stats.launches {
+        by_app.entry(&record.app).or_default().1.push(record);
+    }
+    let of_app = |(app, (switches, launches)): (&&str, &Records<'_>)| {
+        let mut text = format!("{app}\n");
+        if !switches.is_empty() {
+            text += &records_table(switches);
+        }
+        if !launches.is_empty() {
+            text += "launches\n";
+            text += &launches::records_table(launches);
+        }
+        text
+    };
     by_app.iter().map(of_app).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,5 +1,6 @@
 //! `status`.
 
+use super::launches::phase;
 use super::table::{bytes, columns, row};
 use super::{Context, Failure};
 use crate::api::{StatusReply, mode_word};
@@ -36,6 +37,8 @@ fn words(status: &StatusReply) -> String {
         "planned anon",
         "file",
         "tables",
+        "launches",
+        "launch phase",
         "members",
     ];
     let mut rows = vec![row(heading)];
@@ -48,6 +51,8 @@ fn words(status: &StatusReply) -> String {
             &app.anon_planned_pages.to_string(),
             &app.file_planned_pages.to_string(),
             &bytes(app.table_bytes),
+            &app.launches.to_string(),
+            phase(app.launch_phase),
             &app.members,
         ])
     }));

@@ -8,6 +8,7 @@ use crate::identity::{Identity, is_system_group, matches, program};
 use crate::sources::api::Caller;
 use crate::wire::{self, TooLong};
 use prepage_core::identity::{AppId, AppKind};
+use prepage_core::launch::manager::Phase;
 use prepage_core::machine::Event;
 use prepage_core::signal::Source;
 use prepage_engine::Members;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-type Answer = Result<Value, ApiError>;
+pub(super) type Answer = Result<Value, ApiError>;
 
 /// An application that is to be tracked.
 struct Found {
@@ -47,13 +48,13 @@ fn encode_refusal(error: &ApiError) -> Vec<u8> {
     wire::encode_error(&name, &parameters)
 }
 
-fn reply<T: Serialize>(value: T) -> Answer {
+pub(super) fn reply<T: Serialize>(value: T) -> Answer {
     serde_json::to_value(value).map_err(|e| ApiError::Failed {
         reason: e.to_string(),
     })
 }
 
-fn not_found(reason: impl Into<String>) -> ApiError {
+pub(super) fn not_found(reason: impl Into<String>) -> ApiError {
     ApiError::NotFound {
         reason: reason.into(),
     }
@@ -113,6 +114,10 @@ impl Service {
             Call::Untrack(target) => self.call_untrack(caller, &target),
             Call::SwitchBegin(parameters) => self.call_begin(caller, parameters),
             Call::SwitchEnd(target) => self.call_end(caller, &target),
+            Call::LaunchBegin(parameters) => self.call_launch_begin(caller, &parameters),
+            Call::LaunchEnd(parameters) => self.call_launch_end(caller, parameters),
+            Call::LaunchPrefetched(asked) => self.call_launch_prefetched(caller, asked.launch),
+            Call::LaunchReport(asked) => self.call_launch_report(caller, asked.launch),
             Call::SetMode(parameters) => self.call_mode(caller, parameters),
             Call::Status => reply(self.status(caller)),
             Call::ListApps => reply(self.known_apps(caller)),
@@ -408,6 +413,11 @@ impl Service {
                 anon_planned_pages: model.plan().anon_pages(),
                 file_planned_pages: model.plan().file_pages(),
                 table_bytes: model.bytes() as u64,
+                launches: self.store.load(app).map_or(0, |s| s.launch.launches),
+                launch_phase: self
+                    .store
+                    .load(app)
+                    .map_or(Phase::default(), |s| s.launch.phase),
             })
         };
         StatusReply {
@@ -430,6 +440,8 @@ impl Service {
             app: stored.app.to_string(),
             tracked: self.tracking.contains(&stored.app),
             switches: stored.switches,
+            launches: stored.launches,
+            launch_phase: stored.launch_phase,
             profile_bytes: stored.bytes,
         });
         AppsReply {
@@ -487,13 +499,19 @@ impl Service {
     }
 
     fn call_stats(&self, caller: Caller, text: Option<&str>) -> Answer {
-        let apps = match text {
-            Some(text) => vec![self.known_app(caller, text)?],
+        let apps: BTreeSet<AppId> = match text {
+            Some(text) => [self.known_app(caller, text)?].into(),
             None => {
-                let own = self.machine.apps().map(|(app, _)| app);
-                own.filter(|app| may_act(caller, app)).cloned().collect()
+                let switched = self.machine.apps().map(|(app, _)| app);
+                let launched = self.launches.iter().flat_map(|launches| launches.apps());
+                let own = switched.chain(launched).filter(|app| may_act(caller, app));
+                own.cloned().collect()
             }
         };
+        let launches = self.launches.iter();
+        let launches = apps
+            .iter()
+            .flat_map(|app| launches.clone().flat_map(|l| l.records(app)));
         let switches = apps.iter().flat_map(|app| {
             self.machine.records(app).map(|record| SwitchOf {
                 app: app.to_string(),
@@ -501,6 +519,7 @@ impl Service {
             })
         });
         reply(StatsReply {
+            launches: launches.cloned().collect(),
             switches: switches.collect(),
         })
     }

@@ -48,8 +48,10 @@ impl Service {
         match token {
             Token::Connection(number) => self.serve(number),
             Token::Groups => self.see_thawed(),
+            Token::Execs => self.see_execs(),
             Token::Faults => self.see_faults(),
             Token::Executor => self.see_executor(),
+            Token::Launches => self.see_launches(),
             Token::Exit(number) => self.see_exit(number),
             Token::Listener => self.accept()?,
             Token::Pressure => self.see_pressure(),

@@ -1,13 +1,17 @@
 //! What is known of an application and what the next switch would fetch, and why.
 
 use super::Service;
-use crate::api::{ExplainReply, ExplainedClass, ExplainedTable};
+use crate::api::{
+    ExplainReply, ExplainedClass, ExplainedLaunch, ExplainedTable, SequenceFilePages,
+};
 use prepage_core::anon::Table;
 use prepage_core::app::{AppModel, Profile};
 use prepage_core::extent::ExtentSet;
 use prepage_core::file::Standing;
 use prepage_core::history::{Calibration, History};
 use prepage_core::identity::AppId;
+use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_core::launch::sequence::SequenceFile;
 use prepage_core::plan::Plan;
 use prepage_core::run_map::RunMap;
 use std::collections::BTreeMap;
@@ -56,6 +60,48 @@ impl Service {
             files,
             files_left_out,
             last: self.machine.records(app).skip(skipped).cloned().collect(),
+            launch: self.explain_launch(app),
+        }
+    }
+
+    fn explain_launch(&self, app: &AppId) -> ExplainedLaunch {
+        let unknown = LaunchState::default();
+        let state = self.store.load(app).map_or(&unknown, |s| &s.launch);
+        let sequence = &state.sequence;
+        let mut pages = vec![0; sequence.files.len()];
+        for read in &sequence.reads {
+            if let Some(pages) = pages.get_mut(read.file as usize) {
+                *pages += read.extent.len;
+            }
+        }
+        let file = |(file, pages): (&SequenceFile, u64)| SequenceFilePages {
+            path: file.file.path.to_string(),
+            pages,
+            recordings: file.recordings,
+        };
+        let mut files: Vec<_> = sequence.files.iter().zip(pages).map(file).collect();
+        files.sort_by_key(|file| std::cmp::Reverse(file.pages));
+        files.truncate(FILES_MAX);
+        let last = self
+            .launches
+            .iter()
+            .flat_map(|launches| launches.records(app));
+        ExplainedLaunch {
+            launches: state.launches,
+            phase: state.phase,
+            recordings: (state.n_init, self.config.launch.n_rawseq),
+            left_alone: match state.phase {
+                Phase::Off(_) => state.retry_left,
+                _ => 0,
+            },
+            sequence_pages: sequence.pages(),
+            sequence_paths: sequence.paths.len() as u64,
+            sequence_files: sequence.files.len() as u64,
+            files,
+            misses: state.misses,
+            helped_us: (state.helped.median_us(), state.helped.len() as u64),
+            held_out_us: (state.held_out.median_us(), state.held_out.len() as u64),
+            last: last.cloned().collect(),
         }
     }
 

@@ -5,6 +5,7 @@ mod calls;
 mod event_loop;
 mod explain;
 mod findings;
+mod launches;
 mod notify;
 mod poller;
 mod recording;
@@ -14,6 +15,7 @@ mod start;
 mod tracking;
 
 pub use findings::{Finding, State, findings};
+pub use launches::LaunchHelp;
 pub use start::{Options, run};
 
 use crate::config::Config;
@@ -63,6 +65,8 @@ pub struct Parts {
     pub config: Config,
     /// What executes actions.
     pub executor: Box<dyn WakingExecutor>,
+    /// What helps launches; none where it could not start, and in tests of switches.
+    pub launches: Option<LaunchHelp>,
     /// The profiles.
     pub store: Store,
     /// The API.
@@ -79,6 +83,7 @@ pub struct Service {
     config: Config,
     machine: Machine,
     executor: Box<dyn WakingExecutor>,
+    launches: Option<LaunchHelp>,
     store: Store,
     socket: ApiSocket,
     signals: Option<SignalFd>,
@@ -121,6 +126,7 @@ impl Service {
         let is_off = self.machine.mode() == Mode::Off;
         if is_off != was_off {
             self.executor.listen(!is_off);
+            self.watch_execs();
         }
         began
     }

@@ -19,10 +19,14 @@ pub enum Token {
     Connection(u32),
     /// Control groups.
     Groups,
+    /// Programs that were executed.
+    Execs,
     /// Demand faults.
     Faults,
     /// What the executor has to tell.
     Executor,
+    /// Launches that are over.
+    Launches,
     /// The main process of an application.
     Exit(u32),
     /// New connections.
@@ -47,6 +51,8 @@ impl Token {
             Self::Pressure => 6 << 32,
             Self::Timer => 7 << 32,
             Self::Signals => 8 << 32,
+            Self::Execs => 9 << 32,
+            Self::Launches => 10 << 32,
         }
     }
 
@@ -62,6 +68,8 @@ impl Token {
             6 => Self::Pressure,
             7 => Self::Timer,
             8 => Self::Signals,
+            9 => Self::Execs,
+            10 => Self::Launches,
             _ => return None,
         })
     }

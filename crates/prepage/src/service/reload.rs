@@ -43,6 +43,7 @@ impl Service {
         if onset_flags(&self.config) != onset_flags(&before) {
             self.watch_onset_anew();
         }
+        self.watch_execs();
         self.track_what_is_known();
         log_info!("the configuration was read again");
     }

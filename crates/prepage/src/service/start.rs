@@ -1,5 +1,6 @@
 //! Assembling the service, from the command line to the event loop.
 
+use super::launches::LaunchHelp;
 use super::poller::{Poller, Token};
 use super::recording::Recording;
 use super::reload::{onset_flags, watch_pressure};
@@ -69,11 +70,17 @@ pub fn run(options: Options) -> Result<(), Box<dyn Error>> {
         .iter()
         .for_each(|warning| log_warning!("{warning}"));
     missing.extend_from_slice(engine.warnings());
+    let launches = LaunchHelp::start(&config, &support)?;
+    for warning in launches.warnings() {
+        log_warning!("{warning}");
+        missing.push(warning);
+    }
     drop_unusable(&mut store);
     let service = Service::new(Parts {
         options,
         config,
         executor: Box::new(engine),
+        launches: Some(launches),
         store,
         socket,
         signals: Some(signals),
@@ -163,6 +170,9 @@ impl Service {
         for fd in parts.executor.fault_fds() {
             poller.add(fd, Token::Faults, onset_flags(&parts.config))?;
         }
+        if let Some(launches) = &parts.launches {
+            launches.watch(&poller)?;
+        }
         if let Some(signals) = &parts.signals {
             poller.add(signals, Token::Signals, EventFlags::IN)?;
         }
@@ -186,6 +196,7 @@ impl Service {
             config: parts.config,
             machine,
             executor: parts.executor,
+            launches: parts.launches,
             store: parts.store,
             socket: parts.socket,
             signals: parts.signals,
@@ -205,6 +216,7 @@ impl Service {
             service.executor.listen(false);
         }
         service.track_what_is_known();
+        service.watch_execs();
         Ok(service)
     }
 

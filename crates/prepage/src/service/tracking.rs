@@ -208,6 +208,7 @@ impl Service {
         });
         self.tracking.apps.insert(app.clone(), Vec::new());
         self.tracking.strangers.clear();
+        self.watch_execs();
         log_info!("tracking {app}");
     }
 
@@ -230,6 +231,7 @@ impl Service {
         self.tracking.apps.remove(app);
         self.tracking.strangers.clear();
         self.forget_sources(app);
+        self.watch_execs();
         log_info!("tracking {app} no longer");
     }
 

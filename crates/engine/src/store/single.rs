@@ -1,0 +1,140 @@
+//! One profile of a store that no service has open: what a launch without a service reads, and writes when it is over.
+
+use super::format::{count_left_alone, decode, encode, is_newer};
+use super::{
+    APPS_MAX, PROFILE_BYTES_MAX, StoredProfile, failed, lock, profile_path, replace, set_aside,
+};
+use crate::error::{Error, Result};
+use prepage_core::identity::AppId;
+use prepage_core::launch::manager::LaunchState;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Most profiles looked at for one that may be dropped.
+const DROPPED_TRIES_MAX: usize = 16;
+
+/// Whether an application is left alone for this launch too; counts the launch then. Takes no lock: of launches that
+/// count at the same time some may count as one.
+pub fn pass_launch(dir: &Path, app: &AppId) -> bool {
+    count_left_alone(&profile_path(dir, app))
+}
+
+/// What is kept of an application's launches; empty where it is not known. Takes no lock: profiles are replaced whole.
+///
+/// # Errors
+/// [`Error::Profile`] where it is damaged or of another format, [`Error::Store`] where it cannot be read.
+pub fn read_launch(dir: &Path, app: &AppId) -> Result<LaunchState> {
+    let path = profile_path(dir, app);
+    let bytes = read(&path)?;
+    let stored = bytes.map(|bytes| decode(&bytes)).transpose();
+    let invalid = |reason| Error::Profile {
+        origin: path.display().to_string(),
+        reason,
+    };
+    Ok(stored
+        .map_err(invalid)?
+        .map(|s| s.launch)
+        .unwrap_or_default())
+}
+
+/// Changes what is kept of an application's launches, under the store's lock, for which at most `wait_max` is waited.
+/// Returns with the new state on disk; with a warning where a damaged profile was set aside.
+///
+/// # Errors
+/// [`Error::StoreLocked`] while a service has the store; [`Error::Profile`] where the profile is of a newer format, and
+/// stays; [`Error::Store`] where it cannot be written.
+pub fn change_launch(
+    dir: &Path,
+    app: &AppId,
+    wait_max: Duration,
+    change: impl FnOnce(&mut LaunchState),
+) -> Result<Option<String>> {
+    make_directory(dir)?;
+    let _lock = lock(dir, wait_max)?;
+    let path = profile_path(dir, app);
+    let (mut stored, mut warning) = (StoredProfile::new(app), None);
+    match read(&path)?.map(|bytes| (is_newer(&bytes), decode(&bytes))) {
+        Some((_, Ok(kept))) => stored = kept,
+        Some((true, Err(reason))) => {
+            let origin = path.display().to_string();
+            return Err(Error::Profile { origin, reason });
+        }
+        Some((false, Err(reason))) => warning = Some(set_aside(&path, &reason)),
+        None => make_room(dir),
+    }
+    change(&mut stored.launch);
+    let bytes = encode(&stored);
+    if bytes.len() > PROFILE_BYTES_MAX {
+        let origin = path.display().to_string();
+        let reason = format!("larger than {PROFILE_BYTES_MAX} bytes");
+        return Err(Error::Profile { origin, reason });
+    }
+    replace(&path, &bytes).map_err(|e| failed("writing", &path, e))?;
+    Ok(warning)
+}
+
+/// Takes one of so many places beside the store, and holds it while the file is open.
+///
+/// # Errors
+/// [`Error::Store`] where all are taken, or the directory cannot be used.
+pub fn take_place(dir: &Path, places: usize) -> Result<File> {
+    make_directory(dir)?;
+    for number in 0..places {
+        let path = dir.join(format!("recorder-{number}"));
+        let file = File::create(&path).map_err(|e| failed("creating", &path, e))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Ok(file);
+        }
+    }
+    let reason = format!("{places} launches are being recorded");
+    let source = std::io::Error::new(ErrorKind::WouldBlock, reason);
+    Err(failed("taking a place", dir, source))
+}
+
+/// Profiles say which files their owners use: nobody else's business.
+fn make_directory(dir: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|e| failed("creating", dir, e))
+}
+
+/// The bytes of a profile, one more than it may have; none where there is no such file.
+fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| {
+        file.take(PROFILE_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut bytes)
+    });
+    match read {
+        Ok(_) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("reading", path, error)),
+    }
+}
+
+/// Drops the profile written longest ago of those that are not tracked, where there are as many as may be.
+fn make_room(dir: &Path) {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let profiles = entries.map(|e| e.path());
+    let profiles = profiles.filter(|p| p.extension().is_some_and(|e| e == "profile"));
+    let age = |path: PathBuf| {
+        let written = fs::metadata(&path).and_then(|m| m.modified());
+        (written.unwrap_or(SystemTime::UNIX_EPOCH), path)
+    };
+    let mut profiles: Vec<_> = profiles.map(age).collect();
+    if profiles.len() < APPS_MAX {
+        return;
+    }
+    profiles.sort_unstable();
+    for (_, path) in profiles.into_iter().take(DROPPED_TRIES_MAX) {
+        let stored = read(&path).ok().flatten().map(|bytes| decode(&bytes));
+        if !matches!(stored, Some(Ok(stored)) if stored.tracked.is_some()) {
+            // One that stays is one too many, and tried again.
+            let _ = fs::remove_file(&path);
+            return;
+        }
+    }
+}

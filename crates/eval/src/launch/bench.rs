@@ -1,0 +1,147 @@
+//! Everything that a run of launches stands on, each thing registered to be undone before it is done.
+
+use super::cache::SequencePages;
+use super::held::{Circumstance, Held};
+use super::picture::Desk;
+use super::prepage::Prepage;
+use super::programs::{PATH, Prepared};
+use super::throttle::{self, Throttle};
+use crate::circumstances;
+use crate::display::screen::Screen;
+use crate::display::session::{Places, Session};
+use crate::display::windows::Display;
+use crate::error::Result;
+use crate::group::{self, Group, Hierarchies};
+use crate::restore::{Restorer, Undo};
+use crate::run::setup::READ_AHEAD_KB;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The bench of one run.
+#[derive(Debug)]
+pub struct Bench {
+    /// The directories.
+    pub places: Places,
+    /// The mounts of control groups.
+    pub hierarchies: Hierarchies,
+    /// The group in which everything that is measured runs.
+    pub group: Group,
+    /// The display, where a program shows a window.
+    pub desk: Option<Desk>,
+    /// prepage.
+    pub prepage: Prepage,
+    /// Processors online.
+    pub cores: u64,
+    procs: Vec<PathBuf>,
+    session_group: Group,
+    session: Option<Session>,
+}
+
+/// A program whose launch sequence is known.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    /// The program.
+    pub program: Prepared,
+    /// Its sequence.
+    pub pages: SequencePages,
+}
+
+impl Bench {
+    /// Makes directories and groups and sets the disk up.
+    pub fn set_up(
+        prepage_bin: Option<&Path>,
+        throttle: Option<Throttle>,
+        restorer: &mut Restorer,
+    ) -> Result<Self> {
+        let name = format!("prepage-eval-{}", std::process::id());
+        let places = Places {
+            disk: PathBuf::from("/var/tmp").join(&name),
+            memory: PathBuf::from("/dev/shm").join(&name),
+        };
+        for directory in [&places.disk, &places.memory] {
+            restorer.register(&Undo::Directory(directory.clone()))?;
+        }
+        places.make()?;
+        if let Some(queue) = circumstances::disk_queue(&places.disk) {
+            restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
+        }
+        let hierarchies = Hierarchies::find()?;
+        restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
+        let session_group = Group::create(&hierarchies, &format!("{name}/session"))?;
+        let group = Group::create(&hierarchies, &format!("{name}/launch"))?;
+        let mut procs = group.procs_files();
+        if let Some(throttle) = throttle {
+            procs.push(throttle::set_up(restorer, &name, &places.disk, throttle)?);
+        }
+        Ok(Self {
+            prepage: Prepage::of(prepage_bin, places.disk.join("prepage"))?,
+            places,
+            hierarchies,
+            group,
+            desk: None,
+            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            procs,
+            session_group,
+            session: None,
+        })
+    }
+
+    /// Starts the display.
+    pub fn start_session(&mut self) -> Result<()> {
+        let session = Session::start(&self.places, &self.session_group)?;
+        self.desk = Some(Desk {
+            display: Display::connect(&session.display)?,
+            screen: Screen::open(&self.places.framebuffer())?,
+        });
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// CPU time of display server and window manager, in microseconds.
+    pub fn session_cpu_us(&self) -> u64 {
+        self.session_group.cpu_us()
+    }
+
+    fn environment(&self, program: &Prepared) -> Vec<(String, OsString)> {
+        let mut environment = match &self.session {
+            Some(session) if program.window.is_some() => session.environment(&self.places),
+            _ => vec![
+                ("HOME".into(), self.places.home().into()),
+                ("PATH".into(), PATH.into()),
+                ("LANG".into(), "C.UTF-8".into()),
+            ],
+        };
+        let own = program.environment.iter();
+        environment.extend(own.map(|&(name, value)| (name.to_owned(), value.into())));
+        environment
+    }
+
+    /// The file to which a program's messages go.
+    pub fn log(&self, program: &Prepared) -> PathBuf {
+        self.places.disk.join(format!("{}.log", program.name))
+    }
+
+    /// The last words of a program.
+    pub fn last_words(&self, program: &Prepared) -> String {
+        let said = std::fs::read_to_string(self.log(program)).unwrap_or_default();
+        said.lines().next_back().unwrap_or_default().to_owned()
+    }
+
+    /// Starts a command as `program` is started, up to its exec.
+    pub fn hold(&self, program: &Prepared, command: &[OsString]) -> Result<Held> {
+        Held::start(
+            command,
+            Circumstance {
+                procs: &self.procs,
+                environment: &self.environment(program),
+                directory: &program.directory,
+                log: &self.log(program),
+            },
+        )
+    }
+
+    /// Ends whatever the measured command left running.
+    pub fn end_processes(&self) {
+        group::end_processes(std::slice::from_ref(&self.group.memory));
+    }
+}

@@ -1,0 +1,80 @@
+//! `launch`: how fast programs begin, cold, warm and helped (FAST section 5). `run` touches the machine and writes raw
+//! records; `study` derives every number from them alone.
+
+mod bench;
+mod cache;
+mod content;
+mod held;
+mod order;
+mod picture;
+mod prepage;
+mod programs;
+pub mod record;
+mod run;
+mod sample;
+pub mod scenario;
+mod simultaneous;
+pub mod study;
+pub mod text;
+pub mod throttle;
+mod workloads;
+
+use crate::error::Result;
+use record::Parameters;
+pub use run::run;
+use scenario::Scenario;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What `launch` is asked for.
+#[derive(Clone, Debug)]
+pub struct LaunchOptions {
+    /// What goes into the record.
+    pub parameters: Parameters,
+    /// The programs' names; none for the default ones, `all` for all.
+    pub programs: Vec<String>,
+    /// Instead of these: one command, which does its work and exits.
+    pub command: Vec<OsString>,
+    /// Whether missing programs are installed.
+    pub installs: bool,
+    /// Where prepage's binary is.
+    pub prepage_bin: Option<PathBuf>,
+    /// The record.
+    pub out: PathBuf,
+}
+
+/// The scenarios of a run if none are named.
+pub const SCENARIOS: [Scenario; 7] = [
+    Scenario::Cold,
+    Scenario::Warm,
+    Scenario::Sorted,
+    Scenario::Fast,
+    Scenario::PrefetchOnly,
+    Scenario::WholeFiles,
+    Scenario::Vmtouch,
+];
+
+impl Parameters {
+    /// What a run has if nothing else is said.
+    pub fn of(scenarios: Vec<Scenario>, runs: u32, seed: u64) -> Self {
+        Self {
+            scenarios,
+            runs,
+            seed,
+            learn: record::Learn::Cold,
+            throttle: None,
+            simultaneous: Vec::new(),
+            strangers_percent_max: 10.0,
+            quiet_ms: 1_000,
+            cap_ms: 30_000,
+        }
+    }
+}
+
+/// Runs the experiment and prints the study.
+pub fn launch(options: &LaunchOptions) -> Result<()> {
+    run(options)?;
+    println!("{}", text::show(&study::study(&options.out)?));
+    println!("record: {}", options.out.display());
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! The order of a run of launches: for each program, blocks that hold every scenario once, each in a seeded random
+//! order. Pure.
+
+use super::record::{Parameters, Slot};
+use super::scenario::Scenario;
+use crate::random::Random;
+
+/// Every slot of one program, in order.
+pub fn slots(parameters: &Parameters, program: &str) -> Vec<Slot> {
+    let mut all = Vec::new();
+    for block in 0..parameters.runs {
+        let purpose = format!("launch {program} {block}");
+        let slot = |(order, scenario)| Slot {
+            program: program.to_owned(),
+            block,
+            order: order as u32,
+            scenario,
+            attempt: 0,
+        };
+        let scenarios = shuffled(parameters.seed, &purpose, &parameters.scenarios);
+        all.extend(scenarios.into_iter().enumerate().map(slot));
+    }
+    all
+}
+
+/// The scenarios of one block of simultaneous launches, in order: those that the paper's Figure 8 compares.
+pub fn simultaneous(seed: u64, count: usize, block: u32) -> Vec<Scenario> {
+    let scenarios = [Scenario::Cold, Scenario::Fast, Scenario::Sorted];
+    shuffled(seed, &format!("simultaneous {count} {block}"), &scenarios)
+}
+
+fn shuffled(seed: u64, purpose: &str, scenarios: &[Scenario]) -> Vec<Scenario> {
+    let mut scenarios = scenarios.to_vec();
+    Random::stream(seed, purpose).shuffle(&mut scenarios);
+    scenarios
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::run;
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_block_holds_every_scenario_once_and_orders_differ() {
+        let scenarios = [
+            Scenario::Cold,
+            Scenario::Warm,
+            Scenario::Sorted,
+            Scenario::Fast,
+        ];
+        let parameters = run(&scenarios).parameters;
+        let all = slots(&parameters, "git");
+        assert_eq!(all, slots(&parameters, "git"));
+        assert_eq!(all.len(), 40);
+        let mut orders = HashSet::new();
+        for block in all.chunks(4) {
+            let mut order: Vec<Scenario> = block.iter().map(|s| s.scenario).collect();
+            orders.insert(order.clone());
+            order.sort_unstable();
+            assert_eq!(order, scenarios);
+        }
+        assert!(orders.len() > 3);
+        let order = |slots: Vec<Slot>| slots.iter().map(|s| s.scenario).collect::<Vec<_>>();
+        assert_ne!(order(all), order(slots(&parameters, "gcc")));
+    }
+}

@@ -1,0 +1,178 @@
+//! Watches the window of a program that is being launched, to the first picture that stays.
+
+use super::programs::Window;
+use super::record::Parameters;
+use crate::clock::now_ns;
+use crate::display::screen::Screen;
+use crate::display::windows::{Change, Display};
+use crate::error::Result;
+use crate::group::Group;
+use crate::settle::{Frame, FrameRecord, SETTLED_PERCENT, is_answer, settle};
+use crate::tiles::Tiles;
+use prepage_kernel::process;
+
+/// The display on which windows are watched.
+#[derive(Debug)]
+pub struct Desk {
+    /// The connection.
+    pub display: Display,
+    /// The picture.
+    pub screen: Screen,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// The first frame that the program drew.
+    pub t_first_frame_ns: Option<u64>,
+    /// The first frame of the picture that stays; when watching ended if there was none.
+    pub t_end_ns: u64,
+    /// Every picture.
+    pub frames: Vec<FrameRecord>,
+    /// Whether the cap ended the watching.
+    pub capped: bool,
+}
+
+/// At most so many pictures are kept of one launch.
+const FRAMES_MAX: usize = 1000;
+/// The window is looked for so often while it is not there.
+const LOOK_MS: u64 = 50;
+
+/// A picture that stays: what is drawn since may differ from it a little (a caret blinks), and no more.
+#[derive(Debug)]
+struct Still {
+    picture: Tiles,
+    since_ns: u64,
+}
+
+impl Still {
+    fn see(&mut self, tiles: &Tiles, now_ns: u64) {
+        if tiles.differing(&self.picture) * 100 > tiles.count() * SETTLED_PERCENT {
+            *self = Self {
+                picture: tiles.clone(),
+                since_ns: now_ns,
+            };
+        }
+    }
+}
+
+impl Desk {
+    /// The picture before a launch; what was drawn until now is forgotten.
+    pub fn before(&mut self) -> Result<Tiles> {
+        self.display.forget_changes()?;
+        self.screen.tiles()
+    }
+
+    /// Watches the launch that was let go at `t0_ns` over the picture `before`, until the window's content is there and
+    /// the picture stays, or the cap is reached.
+    pub fn watch(
+        &mut self,
+        window: Window,
+        t0_ns: u64,
+        before: &Tiles,
+        group: &Group,
+        parameters: &Parameters,
+    ) -> Result<Seen> {
+        let cap_ns = t0_ns + parameters.cap_ms * 1_000_000;
+        let cpu_before_us = group.cpu_us();
+        let mut still = Still {
+            picture: before.clone(),
+            since_ns: t0_ns,
+        };
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut is_ready = false;
+        loop {
+            let quiet_end = if is_ready {
+                still.since_ns + parameters.quiet_ms * 1_000_000
+            } else {
+                now_ns() + LOOK_MS * 1_000_000
+            };
+            match self.display.next_change(quiet_end.min(cap_ns))? {
+                Some(Change::Drawn) => {
+                    let at_ns = now_ns();
+                    // Asked for again before the picture is read: what is drawn meanwhile makes another frame.
+                    self.display.watch_again()?;
+                    let tiles = self.screen.tiles()?;
+                    still.see(&tiles, at_ns);
+                    let is_new = frames.last().is_none_or(|last| last.tiles != tiles);
+                    if is_new && frames.len() < FRAMES_MAX {
+                        let cpu_us = group.cpu_us() - cpu_before_us;
+                        frames.push(Frame {
+                            t_ns: at_ns - t0_ns,
+                            tiles,
+                            cpu_us,
+                            majflt: major_faults(group),
+                        });
+                    }
+                }
+                Some(Change::Active) => {}
+                None if now_ns() >= cap_ns || is_ready => break,
+                None => {}
+            }
+            // The title says that the content is there; the picture must then be more than the empty screen.
+            is_ready = is_ready || is_answer(&still.picture, before) && self.is_there(window)?;
+        }
+        let t_watched_ns = now_ns() - t0_ns;
+        let capped = t0_ns + t_watched_ns >= cap_ns;
+        let settled = settle(before, &frames);
+        Ok(Seen {
+            t_first_frame_ns: settled.t_first_frame_ns,
+            t_end_ns: settled
+                .t_settled_ns
+                .filter(|_| !capped)
+                .unwrap_or(t_watched_ns),
+            frames: settled.frames,
+            capped,
+        })
+    }
+
+    fn is_there(&self, wanted: Window) -> Result<bool> {
+        for window in self.display.windows()? {
+            if self.display.class(window)?.contains(wanted.class)
+                && self.display.title(window)?.contains(wanted.ready_title)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Major faults of the processes that are in the group now.
+fn major_faults(group: &Group) -> u64 {
+    let stats = group
+        .pids()
+        .into_iter()
+        .filter_map(|pid| process::stat(pid).ok());
+    stats.map(|stat| stat.major_faults).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tiles::{PIXEL_BYTES, TILE_PIXELS};
+
+    /// A row of 100 tiles of which the first so many are painted.
+    fn tiles(painted: usize) -> Tiles {
+        let width = 100 * TILE_PIXELS;
+        let stride = width * PIXEL_BYTES;
+        let mut picture = vec![0; stride];
+        picture[..painted * TILE_PIXELS * PIXEL_BYTES].fill(9);
+        Tiles::of(&picture, width, 1, stride)
+    }
+
+    #[test]
+    fn a_blinking_caret_is_still_and_a_creeping_change_is_not() {
+        let mut still = Still {
+            picture: tiles(0),
+            since_ns: 1,
+        };
+        for (now_ns, painted) in [(2, 1), (3, 0), (4, 2)] {
+            still.see(&tiles(painted), now_ns);
+        }
+        assert_eq!(still.since_ns, 1);
+        // Small steps add up, since the picture that they are compared with stays.
+        still.see(&tiles(3), 5);
+        assert_eq!(still.since_ns, 5);
+    }
+}

@@ -1,0 +1,310 @@
+//! The programs whose launches are measured: a table of real programs that do real work or show a window.
+
+use super::record::{Ends, ProgramFacts};
+use super::workloads as work;
+use crate::apps::chromium::CHROMIUM;
+use crate::display::session::Places;
+use crate::error::{Context, Error, Result};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the measured programs are looked for.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
+
+/// One program of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name on the command line and in records.
+    pub name: &'static str,
+    /// Debian's packages that it needs.
+    pub packages: &'static [&'static str],
+    /// The executable that must be there.
+    pub executable: &'static str,
+    /// Its window, if its launch ends with a picture.
+    pub window: Option<Window>,
+    /// Its environment beyond the common one.
+    pub environment: &'static [(&'static str, &'static str)],
+    /// Whether it is measured if no program is named.
+    pub is_default: bool,
+    /// Makes its content, a function of the seed, and returns its command line.
+    pub prepare: fn(&Site<'_>) -> Result<Vec<OsString>>,
+}
+
+/// How the window of a program is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// What its class contains.
+    pub class: &'static str,
+    /// What its title contains when the content is there.
+    pub ready_title: &'static str,
+}
+
+/// Where a program's content is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// The directories of the run.
+    pub places: &'a Places,
+    /// The program's own directory, in which it runs.
+    pub directory: &'a Path,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// A program that does its work and exits.
+const fn exits(
+    name: &'static str,
+    packages: &'static [&'static str],
+    is_default: bool,
+    prepare: fn(&Site<'_>) -> Result<Vec<OsString>>,
+) -> Program {
+    Program {
+        name,
+        packages,
+        executable: name,
+        window: None,
+        environment: &[],
+        is_default,
+        prepare,
+    }
+}
+
+/// Every program there is.
+pub const PROGRAMS: &[Program] = &[
+    Program {
+        executable: "chromium",
+        window: Some(Window {
+            class: CHROMIUM.window_class,
+            ready_title: CHROMIUM.ready_title,
+        }),
+        environment: CHROMIUM.environment,
+        ..exits("chromium", &["chromium"], true, work::chromium)
+    },
+    Program {
+        executable: "soffice",
+        ..exits(
+            "libreoffice",
+            &["libreoffice-writer-nogui"],
+            true,
+            work::libreoffice,
+        )
+    },
+    Program {
+        window: Some(Window {
+            class: "imp",
+            ready_title: "picture",
+        }),
+        ..exits("gimp", &["gimp"], true, work::gimp)
+    },
+    exits("emacs", &["emacs-nox"], true, work::emacs),
+    exits("inkscape", &["inkscape"], true, work::inkscape),
+    exits("python3", &["python3"], true, work::python3),
+    exits("node", &["nodejs"], true, work::node),
+    exits("javac", &["default-jdk-headless"], true, work::javac),
+    exits("git", &["git"], true, work::git),
+    exits("gcc", &["gcc", "libc6-dev"], true, work::gcc),
+    exits("perl", &["perl"], false, work::perl),
+    exits("ruby", &["ruby"], false, work::ruby),
+    exits("ffmpeg", &["ffmpeg"], false, work::ffmpeg),
+    exits("vim", &["vim"], false, work::vim),
+    exits("gdb", &["gdb"], false, work::gdb),
+    exits("gs", &["ghostscript"], false, work::gs),
+    exits("dot", &["graphviz"], false, work::dot),
+    exits("sqlite3", &["sqlite3"], false, work::sqlite3),
+];
+
+/// A program with its content made, ready to be launched again and again.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The name.
+    pub name: String,
+    /// The packages.
+    pub packages: &'static [&'static str],
+    /// Its window, if its launch ends with a picture.
+    pub window: Option<Window>,
+    /// Its environment beyond the common one.
+    pub environment: &'static [(&'static str, &'static str)],
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// The directory in which it runs.
+    pub directory: PathBuf,
+}
+
+/// The programs of these names, the default ones if there are no names. What is missing is installed if `installs`, left
+/// out with a word if it was not named, and an error if it was.
+pub fn choose(names: &[String], installs: bool) -> Result<Vec<Program>> {
+    let mut chosen = named(names)?;
+    if installs {
+        install(&missing_packages(&chosen))?;
+    }
+    let missing = missing_packages(&chosen);
+    if missing.is_empty() {
+        return Ok(chosen);
+    }
+    let how = format!(
+        "not installed: apt-get install --no-install-recommends {} (or --install)",
+        missing.join(" ")
+    );
+    if names.is_empty() {
+        chosen.retain(is_installed);
+        eprintln!("some programs are left out, {how}");
+        Ok(chosen)
+    } else {
+        Err(Error::new("find", "programs", how))
+    }
+}
+
+fn named(names: &[String]) -> Result<Vec<Program>> {
+    if names.is_empty() {
+        return Ok(PROGRAMS.iter().filter(|p| p.is_default).copied().collect());
+    }
+    if names == ["all"] {
+        return Ok(PROGRAMS.to_vec());
+    }
+    let find = |name: &String| {
+        let found = PROGRAMS.iter().find(|p| p.name == name).copied();
+        found.ok_or_else(|| {
+            let known: Vec<&str> = PROGRAMS.iter().map(|p| p.name).collect();
+            let known = format!("known are: all, {}", known.join(", "));
+            Error::new("find", format!("program {name}"), known)
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Where an executable is, in the measured programs' [`PATH`].
+pub fn locate(executable: &str) -> Option<PathBuf> {
+    PATH.split(':')
+        .map(|directory| Path::new(directory).join(executable))
+        .find(|path| path.is_file())
+}
+
+fn is_installed(program: &Program) -> bool {
+    locate(program.executable).is_some()
+}
+
+fn missing_packages(programs: &[Program]) -> Vec<&'static str> {
+    let missing = programs.iter().filter(|p| !is_installed(p));
+    missing.flat_map(|p| p.packages.iter().copied()).collect()
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    eprintln!("installing {} ...", packages.join(" "));
+    let apt = |arguments: &[&str]| {
+        let status = Command::new("apt-get")
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdout(Stdio::null())
+            .status();
+        match status.context("run", "apt-get")? {
+            status if status.success() => Ok(()),
+            status => Err(Error::new("run", "apt-get", status)),
+        }
+    };
+    apt(&["update", "-qq"])?;
+    let install = ["install", "-y", "-qq", "--no-install-recommends"];
+    apt(&[&install[..], packages].concat())
+}
+
+impl Program {
+    /// Makes the content.
+    pub fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
+        let directory = places.disk.join(self.name);
+        fs::create_dir_all(&directory).context("make", directory.display())?;
+        let site = Site {
+            places,
+            directory: &directory,
+            seed,
+        };
+        let command = (self.prepare)(&site)?;
+        Ok(Prepared {
+            name: self.name.to_owned(),
+            packages: self.packages,
+            window: self.window,
+            environment: self.environment,
+            command,
+            directory,
+        })
+    }
+}
+
+impl Prepared {
+    /// A command that is not in the table: it does its work and exits.
+    pub fn of_command(command: &[OsString], places: &Places) -> Result<Self> {
+        let program = command.first().map(Path::new);
+        let name = program
+            .and_then(Path::file_name)
+            .ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
+        Ok(Self {
+            name: name.to_string_lossy().into_owned(),
+            packages: &[],
+            window: None,
+            environment: &[],
+            command: command.to_vec(),
+            directory: places.home(),
+        })
+    }
+
+    /// What the record says of it.
+    pub fn facts(&self) -> ProgramFacts {
+        let text = |word: &OsString| word.to_string_lossy().into_owned();
+        let version = |package: &&str| {
+            let query = ["-W", "-f=${Version}", package];
+            let output = Command::new("dpkg-query").args(query).output().ok()?;
+            let version = String::from_utf8_lossy(&output.stdout).into_owned();
+            Some((package.to_string(), version))
+        };
+        ProgramFacts {
+            name: self.name.clone(),
+            ends: if self.window.is_some() {
+                Ends::Picture
+            } else {
+                Ends::Exit
+            },
+            command: self.command.iter().map(text).collect(),
+            packages: self
+                .packages
+                .iter()
+                .filter_map(version)
+                .collect::<BTreeMap<_, _>>(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_ten_are_the_default() {
+        let names: HashSet<&str> = PROGRAMS.iter().map(|p| p.name).collect();
+        assert_eq!(names.len(), PROGRAMS.len());
+        assert_eq!(named(&[]).unwrap().len(), 10);
+        assert_eq!(named(&["all".into()]).unwrap().len(), PROGRAMS.len());
+        let exiting = PROGRAMS.iter().filter(|p| p.window.is_none()).count();
+        assert!(exiting >= 15, "Figure 8 launches 15 at once: {exiting}");
+    }
+
+    #[test]
+    fn an_unknown_program_is_an_error_that_lists_the_known() {
+        let error = named(&["gti".into()]).unwrap_err().to_string();
+        assert!(error.contains("gti") && error.contains("git"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_names_its_packages() {
+        let absent = Program {
+            executable: "no such program",
+            packages: &["some-package"],
+            ..PROGRAMS[0]
+        };
+        assert_eq!(missing_packages(&[absent]), ["some-package"]);
+        assert!(!is_installed(&absent));
+    }
+}

@@ -1,0 +1,303 @@
+//! The record of launches: one JSON value a line, described in FORMAT.md. Read and written by [`crate::record`].
+
+use super::scenario::Scenario;
+use super::throttle::Throttle;
+use crate::error::{Error, Result};
+use crate::record::{FORMAT, Machine, read_values};
+use crate::settle::FrameRecord;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Line {
+    /// The circumstances; the first line.
+    Launches(Box<Run>),
+    /// A launch that prepage learned from, before the samples.
+    LearningLaunch(Box<Launch>),
+    /// A measured launch.
+    Launch(Box<Launch>),
+    /// Several programs launched at once.
+    Simultaneous(Box<Simultaneous>),
+    /// A launch that is not to be used.
+    DiscardedLaunch(Box<Discarded>),
+}
+
+/// What was measured where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Seconds since 1970.
+    pub time_unix_s: u64,
+    /// The parameters.
+    pub parameters: Parameters,
+    /// The programs, as they were launched.
+    pub programs: Vec<ProgramFacts>,
+    /// The machine.
+    pub machine: Machine,
+    /// Versions of this program and of prepage.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// What the run was asked for; with the seed it determines every order and all content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The scenarios that alternate.
+    pub scenarios: Vec<Scenario>,
+    /// Blocks, each of which holds every scenario once.
+    pub runs: u32,
+    /// The seed.
+    pub seed: u64,
+    /// What the cache holds when prepage learns.
+    pub learn: Learn,
+    /// The limits of the disk, where it was made slower.
+    pub throttle: Option<Throttle>,
+    /// How many programs are launched at once, one after the other.
+    pub simultaneous: Vec<usize>,
+    /// A sample is discarded if strangers use more than so many hundredths of the machine's CPU time.
+    pub strangers_percent_max: f64,
+    /// A picture that stays for so long is final.
+    pub quiet_ms: u64,
+    /// No launch is watched for longer.
+    pub cap_ms: u64,
+}
+
+/// What the page cache holds when prepage learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Learn {
+    /// Nothing.
+    Cold,
+    /// Everything.
+    Warm,
+}
+
+/// One program as it was launched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgramFacts {
+    /// Its name.
+    pub name: String,
+    /// When its launch is over.
+    pub ends: Ends,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Its packages with their versions.
+    pub packages: BTreeMap<String, String>,
+}
+
+/// When a launch is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ends {
+    /// When the program has done its work and exits.
+    Exit,
+    /// With the first picture that stays.
+    Picture,
+}
+
+/// Which launch of the run this is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slot {
+    /// The program's name.
+    pub program: String,
+    /// The block; each holds every scenario once. Learning launches count from 0.
+    pub block: u32,
+    /// The place in the block.
+    pub order: u32,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Counts from 0; one more for each discarded launch of this slot.
+    pub attempt: u32,
+}
+
+/// One launch and everything read around it. Times count from the moment at which the command may begin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Which one it is.
+    #[serde(flatten)]
+    pub slot: Slot,
+    /// `CLOCK_MONOTONIC` when the command was let go.
+    pub t0_monotonic_ns: u64,
+    /// When the launch was over: exit, or the first frame of the picture that stays.
+    pub t_end_ns: u64,
+    /// When the program's window was first drawn.
+    pub t_first_frame_ns: Option<u64>,
+    /// Whether the cap ended the watching: the launch took at least so long.
+    pub capped: bool,
+    /// When `vmtouch` was done.
+    pub t_vmtouch_ns: Option<u64>,
+    /// Every picture of a windowed program.
+    pub frames: Vec<FrameRecord>,
+    /// What was cached before; nothing is known of it while prepage learns.
+    pub state: Option<CacheState>,
+    /// CPU time of the program and of what launched and helped it, in their group.
+    pub cpu_us: u64,
+    /// Differences of machine-wide counters, and the load before.
+    pub system: BTreeMap<String, f64>,
+    /// prepage's own report, verbatim; null where it took no part.
+    pub report: Option<serde_json::Value>,
+    /// Size of what prepage keeps of this program afterwards.
+    pub store_bytes: u64,
+}
+
+/// What the page cache holds of a program's launch sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheState {
+    /// Files of the sequence.
+    pub files: u64,
+    /// Pages of the sequence.
+    pub pages: u64,
+    /// Cached pages of it, in files that no process maps.
+    pub cached_pages: u64,
+    /// Cached pages of it in files that running processes map: dropping the cache leaves these.
+    pub shared_pages: u64,
+    /// How often the cache was dropped before it was so.
+    pub rounds: u64,
+}
+
+/// Several programs launched at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Simultaneous {
+    /// How many.
+    pub count: usize,
+    /// Repetition, scenario and order, as of a single launch.
+    pub block: u32,
+    /// The place in the block.
+    pub order: u32,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// `CLOCK_MONOTONIC` when the commands were let go.
+    pub t0_monotonic_ns: u64,
+    /// When each was over, by program.
+    pub t_end_ns: BTreeMap<String, u64>,
+    /// Whether the cap ended the watching.
+    pub capped: bool,
+    /// What was cached before, of all sequences together.
+    pub state: CacheState,
+    /// Programs for which prepage fetched something.
+    pub helped: usize,
+    /// Differences of machine-wide counters.
+    pub system: BTreeMap<String, f64>,
+}
+
+/// A launch that is not to be used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Discarded {
+    /// Which one it was.
+    #[serde(flatten)]
+    pub slot: Slot,
+    /// Why.
+    pub reason: String,
+    /// The state, where that was the reason.
+    pub state: Option<CacheState>,
+}
+
+impl Launch {
+    /// A number of prepage's report, by its path such as `prefetch.pages`.
+    pub fn reported(&self, path: &str) -> Option<f64> {
+        path.split('.')
+            .try_fold(self.report.as_ref()?, |value, name| value.get(name))?
+            .as_f64()
+    }
+
+    /// Whether prepage fetched something for this launch.
+    pub fn is_helped(&self) -> bool {
+        has_fetched(self.report.as_ref())
+    }
+}
+
+/// Whether a report says that something was fetched.
+pub fn has_fetched(report: Option<&serde_json::Value>) -> bool {
+    let of = |name| report?.get("prefetch")?.get(name)?.as_u64();
+    of("pages").unwrap_or(0) + of("paths").unwrap_or(0) > 0
+}
+
+/// Reads a record of launches.
+pub fn read(path: &Path) -> Result<Vec<Line>> {
+    let lines: Vec<Line> = read_values(path)?;
+    let cause = match lines.first() {
+        Some(Line::Launches(run)) if run.format == FORMAT => return Ok(lines),
+        Some(Line::Launches(run)) => format!("format {}; this program reads {FORMAT}", run.format),
+        _ => "the first line does not hold the circumstances of a run".into(),
+    };
+    Err(Error::new("read", path.display(), cause))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run's first line, for tests.
+    pub fn run(scenarios: &[Scenario]) -> Run {
+        Run {
+            format: FORMAT,
+            time_unix_s: 1,
+            parameters: Parameters {
+                scenarios: scenarios.to_vec(),
+                runs: 10,
+                seed: 7,
+                learn: Learn::Cold,
+                throttle: None,
+                simultaneous: Vec::new(),
+                strangers_percent_max: 10.0,
+                quiet_ms: 1_000,
+                cap_ms: 30_000,
+            },
+            programs: Vec::new(),
+            machine: Machine::default(),
+            versions: BTreeMap::new(),
+        }
+    }
+
+    /// A launch that took so long, for tests; reported where prepage takes part.
+    pub fn launch(program: &str, block: u32, scenario: Scenario, ms: f64) -> Launch {
+        let report = serde_json::json!({
+            "prefetch": {"pages": 100, "paths": 10, "completed_us": ms * 1e3, "cpu_us": 500},
+            "recording": {"cpu_us": 700, "pages": 120},
+        });
+        Launch {
+            slot: Slot {
+                program: program.into(),
+                block,
+                order: 0,
+                scenario,
+                attempt: 0,
+            },
+            t0_monotonic_ns: 1,
+            t_end_ns: (ms * 1e6) as u64,
+            t_first_frame_ns: None,
+            capped: false,
+            t_vmtouch_ns: None,
+            frames: Vec::new(),
+            state: Some(CacheState::default()),
+            cpu_us: 1_000,
+            system: BTreeMap::new(),
+            report: scenario.prepage_arguments().map(|_| report),
+            store_bytes: 4_096,
+        }
+    }
+
+    #[test]
+    fn lines_round_trip_and_the_kind_is_named() {
+        let line = Line::Launch(Box::new(launch("git", 3, Scenario::Fast, 5.0)));
+        let text = serde_json::to_string(&line).unwrap();
+        assert!(
+            text.starts_with(r#"{"kind":"launch","program":"git","block":3,"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+    }
+
+    #[test]
+    fn help_is_what_was_fetched() {
+        assert!(launch("git", 0, Scenario::Fast, 5.0).is_helped());
+        assert!(!launch("git", 0, Scenario::Cold, 5.0).is_helped());
+        let nothing = serde_json::json!({"prefetch": null, "decision": {"held_out": true}});
+        assert!(!has_fetched(Some(&nothing)));
+        let paths_only = serde_json::json!({"prefetch": {"pages": 0, "paths": 3}});
+        assert!(has_fetched(Some(&paths_only)));
+    }
+}

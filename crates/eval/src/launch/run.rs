@@ -1,0 +1,217 @@
+//! The run: touches the machine, writes the record, puts the machine back whatever happens.
+
+use super::LaunchOptions;
+use super::bench::{Bench, Learned};
+use super::cache::SequencePages;
+use super::order;
+use super::programs::{self, Prepared};
+use super::record::{Discarded, Launch, Learn, Line, Parameters, Run, Slot};
+use super::sample::{self, Outcome};
+use super::scenario::Scenario;
+use super::simultaneous;
+use crate::circumstances;
+use crate::error::{Error, Result};
+use crate::record::{FORMAT, Writer};
+use crate::restore::Restorer;
+use crate::run::{only_run, wait_for_quiet_machine};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Tries of one slot before the run goes on without it.
+const ATTEMPTS_MAX: u32 = 4;
+/// Tries in all: a stranger's load is nobody's fault and tried again more often.
+const STRANGERS_ATTEMPTS_MAX: u32 = 20;
+/// Launches from which prepage may learn a program: N_rawseq of the paper is 2, and a first launch writes what later
+/// ones find.
+const LEARNING_LAUNCHES_MAX: u32 = 6;
+
+/// Runs the experiment.
+pub fn run(options: &LaunchOptions) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let cause = "it needs root: control groups, dropping caches, tracing";
+        return Err(Error::new("launch", "the programs", cause));
+    }
+    let mut parameters = options.parameters.clone();
+    let chosen = if options.command.is_empty() {
+        programs::choose(&options.programs, options.installs)?
+    } else {
+        Vec::new()
+    };
+    leave_out_missing_vmtouch(&mut parameters);
+    let _only = only_run()?;
+    let mut restorer = Restorer::start()?;
+    let bin = options.prepage_bin.as_deref();
+    let mut bench = Bench::set_up(bin, parameters.throttle, &mut restorer)?;
+    eprintln!("making the programs' content ...");
+    let mut prepared: Vec<Prepared> = chosen
+        .iter()
+        .map(|program| program.prepare(&bench.places, parameters.seed))
+        .collect::<Result<_>>()?;
+    if !options.command.is_empty() {
+        prepared.push(Prepared::of_command(&options.command, &bench.places)?);
+    }
+    if prepared.iter().any(|program| program.window.is_some()) {
+        bench.start_session()?;
+    }
+    let mut writer = Writer::open(&options.out, false)?;
+    let first = first_line(&bench, &parameters, &prepared);
+    writer.write(&Line::Launches(Box::new(first)))?;
+    let mut learned = Vec::new();
+    for program in prepared {
+        learned.extend(measure_program(
+            &mut bench,
+            &parameters,
+            program,
+            &mut writer,
+        )?);
+    }
+    simultaneous::measure_all(&bench, &parameters, &learned, &mut writer)?;
+    drop(restorer);
+    Ok(())
+}
+
+fn leave_out_missing_vmtouch(parameters: &mut Parameters) {
+    let wanted = parameters.scenarios.contains(&Scenario::Vmtouch);
+    if wanted && programs::locate("vmtouch").is_none() {
+        eprintln!("the scenario vmtouch is left out, not installed: apt-get install vmtouch");
+        parameters.scenarios.retain(|s| *s != Scenario::Vmtouch);
+    }
+}
+
+fn first_line(bench: &Bench, parameters: &Parameters, programs: &[Prepared]) -> Run {
+    let versions = [
+        ("prepage-eval", env!("CARGO_PKG_VERSION").to_owned()),
+        ("prepage", bench.prepage.version()),
+    ];
+    Run {
+        format: FORMAT,
+        time_unix_s: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs()),
+        parameters: parameters.clone(),
+        programs: programs.iter().map(Prepared::facts).collect(),
+        machine: circumstances::machine(&bench.hierarchies, &bench.places.disk),
+        versions: versions
+            .map(|(name, version)| (name.to_owned(), version))
+            .into(),
+    }
+}
+
+/// Learns a program and measures all of its slots. `None` if prepage does not learn it: nothing to compare then.
+fn measure_program(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    program: Prepared,
+    writer: &mut Writer,
+) -> Result<Option<Learned>> {
+    eprintln!("== {} ==", program.name);
+    let Some(learned) = learn(bench, parameters, program, writer)? else {
+        return Ok(None);
+    };
+    for slot in order::slots(parameters, &learned.program.name) {
+        measure_slot(bench, parameters, &learned, slot, writer)?;
+    }
+    Ok(Some(learned))
+}
+
+/// Launches a program until prepage has its launch sequence. The first launch, which writes what later ones find
+/// (profiles, caches), is nobody's.
+fn learn(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    program: Prepared,
+    writer: &mut Writer,
+) -> Result<Option<Learned>> {
+    sample::warm_up(bench, parameters, &program)?;
+    for block in 0..LEARNING_LAUNCHES_MAX {
+        let slot = Slot {
+            program: program.name.clone(),
+            block,
+            order: 0,
+            scenario: Scenario::Record,
+            attempt: 0,
+        };
+        let is_cold = parameters.learn == Learn::Cold;
+        match sample::learn(bench, parameters, &program, &slot, is_cold)? {
+            Ok(launch) => {
+                show(&launch, true);
+                writer.write(&Line::LearningLaunch(launch))?;
+            }
+            Err(discarded) => {
+                eprintln!("  left out: {}", discarded.reason);
+                writer.write(&Line::DiscardedLaunch(discarded))?;
+                return Ok(None);
+            }
+        }
+        if let Some(sequence) = bench.prepage.sequence(&program.name)? {
+            let pages = SequencePages::of(&sequence);
+            return Ok(Some(Learned { program, pages }));
+        }
+    }
+    let phase = bench.prepage.phase(&program.name);
+    let reason = format!("prepage does not help it: {phase}");
+    eprintln!("  left out: {reason}");
+    writer.write(&Line::DiscardedLaunch(Box::new(Discarded {
+        slot: Slot {
+            program: program.name,
+            block: LEARNING_LAUNCHES_MAX,
+            order: 0,
+            scenario: Scenario::Record,
+            attempt: 0,
+        },
+        reason,
+        state: None,
+    })))?;
+    Ok(None)
+}
+
+/// Measures one slot, again if the launch has to be discarded.
+fn measure_slot(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    learned: &Learned,
+    mut slot: Slot,
+    writer: &mut Writer,
+) -> Result<()> {
+    let mut tries = 0;
+    while tries < ATTEMPTS_MAX && slot.attempt < STRANGERS_ATTEMPTS_MAX {
+        let outcome: Outcome = sample::measure(bench, parameters, learned, &slot)?;
+        match outcome {
+            Ok(launch) => {
+                show(&launch, false);
+                return writer.write(&Line::Launch(launch));
+            }
+            Err(discarded) => {
+                eprintln!(
+                    "{:>16}  discarded: {}",
+                    slot.scenario.word(),
+                    discarded.reason
+                );
+                if discarded.reason.starts_with(sample::STRANGERS_LOAD) {
+                    wait_for_quiet_machine();
+                } else {
+                    tries += 1;
+                }
+                writer.write(&Line::DiscardedLaunch(discarded))?;
+            }
+        }
+        slot.attempt += 1;
+    }
+    Ok(())
+}
+
+fn show(launch: &Launch, is_learning: bool) {
+    let reported = |path| launch.reported(path).unwrap_or(0.0);
+    let read_mib = launch.system.get("pgpgin").unwrap_or(&0.0) / 1024.0;
+    eprintln!(
+        "{:>16}  {:7.1} ms  read {read_mib:6.1} MiB  cpu {:6.1} ms  fetched {:6} pages by {:6.1} ms",
+        if is_learning {
+            "learning"
+        } else {
+            launch.slot.scenario.word()
+        },
+        launch.t_end_ns as f64 / 1e6,
+        launch.cpu_us as f64 / 1e3,
+        reported("prefetch.pages"),
+        reported("prefetch.completed_us") / 1e3,
+    );
+}

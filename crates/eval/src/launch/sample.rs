@@ -1,0 +1,323 @@
+//! One launch: bring the cache into its state, hold the command, let it go, see its end, put everything to rest.
+
+use super::bench::{Bench, Learned};
+use super::cache::{self, SequencePages};
+use super::held::{Held, Running};
+use super::picture::Seen;
+use super::programs::{Prepared, Window};
+use super::record::{CacheState, Discarded, Launch, Parameters, Slot};
+use super::scenario::Scenario;
+use crate::circumstances::{load, system_counters};
+use crate::clock::{now_ns, process_cpu_us};
+use crate::error::Result;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::process::ExitStatus;
+
+/// What became of a slot.
+pub type Outcome = std::result::Result<Box<Launch>, Box<Discarded>>;
+
+/// The reason of a launch during which somebody else used the machine.
+pub const STRANGERS_LOAD: &str = "a stranger's load";
+
+/// Measures one launch of a program that prepage has learned.
+pub fn measure(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    learned: &Learned,
+    slot: &Slot,
+) -> Result<Outcome> {
+    let program = &learned.program;
+    let is_warm = slot.scenario == Scenario::Warm;
+    let state = if is_warm {
+        warm_up(bench, parameters, program)?;
+        cache::look(&[&learned.pages])?
+    } else {
+        cache::make_cold(&[&learned.pages])?
+    };
+    let unfit = if is_warm {
+        cache::why_not_warm(&state)
+    } else {
+        cache::why_not_cold(&state)
+    };
+    let discard = |reason: String| {
+        Ok(Err(Box::new(Discarded {
+            slot: slot.clone(),
+            reason,
+            state: Some(state),
+        })))
+    };
+    if let Some(reason) = unfit {
+        return discard(reason);
+    }
+    let name = &program.name;
+    let command = bench
+        .prepage
+        .scenario(name, slot.scenario, &program.command);
+    let wanted = Wanted {
+        program,
+        command: &command,
+        beside: (slot.scenario == Scenario::Vmtouch).then(|| vmtouch(&learned.pages)),
+        is_cold: !is_warm,
+        window: program.window.filter(|_| slot.scenario.runs_program()),
+    };
+    let seen = watch(bench, parameters, wanted)?;
+    let takes_part = slot.scenario.prepage_arguments().is_some();
+    let report = if takes_part {
+        bench.prepage.wait_for_report(name, slot.scenario)
+    } else {
+        None
+    };
+    bench.end_processes();
+    if let Some(reason) = why_unusable(bench, parameters, &seen, takes_part && report.is_none()) {
+        return discard(format!("{reason}{}", bench.last_words(program)));
+    }
+    let store_bytes = bench.prepage.store_bytes(name);
+    Ok(Ok(Box::new(launch(
+        slot,
+        seen,
+        Some(state),
+        report,
+        store_bytes,
+    ))))
+}
+
+/// A launch from which prepage learns. An error if the program fails: then there is nothing to measure.
+pub fn learn(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    program: &Prepared,
+    slot: &Slot,
+    is_cold: bool,
+) -> Result<Outcome> {
+    let line = bench
+        .prepage
+        .command_line(&program.name, &[], &program.command);
+    let wanted = Wanted {
+        is_cold,
+        ..Wanted::of(program, &line)
+    };
+    let seen = watch(bench, parameters, wanted)?;
+    let report = bench.prepage.wait_for_report(&program.name, slot.scenario);
+    bench.end_processes();
+    if let Some(reason) = why_failed(&seen, report.is_none()) {
+        let reason = format!("{reason}{}", bench.last_words(program));
+        return Ok(Err(Box::new(Discarded {
+            slot: slot.clone(),
+            reason,
+            state: None,
+        })));
+    }
+    let store_bytes = bench.prepage.store_bytes(&program.name);
+    Ok(Ok(Box::new(launch(slot, seen, None, report, store_bytes))))
+}
+
+/// Launches the program once, unmeasured.
+pub fn warm_up(bench: &mut Bench, parameters: &Parameters, program: &Prepared) -> Result<()> {
+    watch(bench, parameters, Wanted::of(program, &program.command))?;
+    bench.end_processes();
+    Ok(())
+}
+
+fn launch(
+    slot: &Slot,
+    watched: Watched,
+    state: Option<CacheState>,
+    report: Option<serde_json::Value>,
+    store_bytes: u64,
+) -> Launch {
+    Launch {
+        slot: slot.clone(),
+        t0_monotonic_ns: watched.t0_ns,
+        t_end_ns: watched.seen.t_end_ns,
+        t_first_frame_ns: watched.seen.t_first_frame_ns,
+        capped: watched.seen.capped,
+        t_vmtouch_ns: watched.t_beside_ns,
+        frames: watched.seen.frames,
+        state,
+        cpu_us: watched.cpu_us,
+        system: watched.system,
+        report,
+        store_bytes,
+    }
+}
+
+/// `vmtouch -t` of the sequence's files, whole.
+fn vmtouch(pages: &SequencePages) -> Vec<OsString> {
+    let mut command: Vec<OsString> = ["vmtouch", "-q", "-t"].map(OsString::from).into();
+    command.extend(pages.paths().map(OsString::from));
+    command
+}
+
+/// A launch from its beginning to its end.
+struct Watched {
+    t0_ns: u64,
+    /// How long the counters were counted for: a picture is watched for some time after it came.
+    counted_ns: u64,
+    seen: Seen,
+    t_beside_ns: Option<u64>,
+    status: Option<ExitStatus>,
+    cpu_us: u64,
+    strangers_ms: f64,
+    system: BTreeMap<String, f64>,
+}
+
+/// CPU times and machine-wide counters at one moment.
+struct Counted {
+    own_us: u64,
+    group_us: u64,
+    session_us: u64,
+    system: BTreeMap<String, f64>,
+}
+
+impl Counted {
+    fn read(bench: &Bench) -> Self {
+        Self {
+            own_us: process_cpu_us(),
+            group_us: bench.group.cpu_us(),
+            session_us: bench.session_cpu_us(),
+            system: system_counters(),
+        }
+    }
+}
+
+/// What is launched, and how.
+struct Wanted<'a> {
+    program: &'a Prepared,
+    /// The program's command, or prepage with it.
+    command: &'a [OsString],
+    /// What is let go just before it.
+    beside: Option<Vec<OsString>>,
+    /// Whether the cache is dropped when nothing but the exec is left: looking at the state, and starting the commands,
+    /// brought some of it in.
+    is_cold: bool,
+    /// The window whose picture ends the launch; otherwise its exit does.
+    window: Option<Window>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(program: &'a Prepared, command: &'a [OsString]) -> Self {
+        Self {
+            program,
+            command,
+            beside: None,
+            is_cold: false,
+            window: program.window,
+        }
+    }
+}
+
+/// Launches a command and sees its end.
+fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Result<Watched> {
+    let program = wanted.program;
+    let held = bench.hold(program, wanted.command)?;
+    let held_beside: Option<Held> = wanted
+        .beside
+        .map(|command| bench.hold(program, &command))
+        .transpose()?;
+    let before = match (&mut bench.desk, wanted.window) {
+        (Some(desk), Some(_)) => Some(desk.before()?),
+        _ => None,
+    };
+    if wanted.is_cold {
+        cache::drop_all()?;
+    }
+    let load = load();
+    let counted = Counted::read(bench);
+    let mut running_beside = held_beside.map(Held::release).transpose()?;
+    let mut running = held.release()?;
+    let t0_ns = running_beside.as_ref().map_or(running.t0_ns, |r| r.t0_ns);
+    let until_ns = t0_ns + parameters.cap_ms * 1_000_000;
+    let mut status = None;
+    let seen = match (&mut bench.desk, wanted.window, before) {
+        (Some(desk), Some(window), Some(before)) => {
+            desk.watch(window, t0_ns, &before, &bench.group, parameters)?
+        }
+        _ => {
+            let exit = running.wait_until(until_ns)?;
+            status = exit.map(|(_, status)| status);
+            Seen {
+                t_end_ns: exit.map_or_else(now_ns, |(t_ns, _)| t_ns) - t0_ns,
+                capped: exit.is_none(),
+                ..Seen::default()
+            }
+        }
+    };
+    let t_beside_ns = match &mut running_beside {
+        Some(beside) => beside.wait_until(until_ns)?.map(|(t_ns, _)| t_ns - t0_ns),
+        None => None,
+    };
+    let counted_ns = now_ns() - t0_ns;
+    let mut watched = difference(&counted, &Counted::read(bench));
+    watched.system.insert("load".into(), load);
+    leave_to_end(running, status);
+    Ok(Watched {
+        t0_ns,
+        counted_ns,
+        seen,
+        t_beside_ns,
+        status,
+        ..watched
+    })
+}
+
+/// A windowed program goes on running: its status is taken by a thread once it has been ended with its group.
+fn leave_to_end(running: Running, status: Option<ExitStatus>) {
+    if status.is_none() {
+        std::thread::spawn(move || running.reap());
+    }
+}
+
+fn difference(before: &Counted, after: &Counted) -> Watched {
+    let mut system: BTreeMap<String, f64> = after
+        .system
+        .iter()
+        .map(|(name, value)| {
+            (
+                name.clone(),
+                value - before.system.get(name).unwrap_or(&0.0),
+            )
+        })
+        .collect();
+    let cpu_us = after.group_us.saturating_sub(before.group_us);
+    let taking_part_us =
+        cpu_us + after.own_us - before.own_us + after.session_us.saturating_sub(before.session_us);
+    let busy_ms = system.get("busy_ms").copied().unwrap_or(0.0);
+    let strangers_ms = (busy_ms - taking_part_us as f64 / 1e3).max(0.0);
+    system.insert("strangers_ms".into(), strangers_ms);
+    Watched {
+        t0_ns: 0,
+        counted_ns: 0,
+        seen: Seen::default(),
+        t_beside_ns: None,
+        status: None,
+        cpu_us,
+        strangers_ms,
+        system,
+    }
+}
+
+/// Why a launch says nothing, if so. One that is merely slow is never discarded.
+fn why_unusable(
+    bench: &Bench,
+    parameters: &Parameters,
+    watched: &Watched,
+    lacks_report: bool,
+) -> Option<String> {
+    // /proc/stat counts in ticks of 10 ms on every processor: so much says nothing.
+    const RESOLUTION_MS: f64 = 30.0;
+    let window_ms = watched.counted_ns as f64 / 1e6 * bench.cores as f64;
+    let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0 + RESOLUTION_MS;
+    if watched.strangers_ms > strangers_ms_max {
+        return Some(STRANGERS_LOAD.into());
+    }
+    why_failed(watched, lacks_report)
+}
+
+fn why_failed(watched: &Watched, lacks_report: bool) -> Option<String> {
+    match watched.status {
+        Some(status) if !status.success() => Some(format!("the program failed: {status}: ")),
+        _ if lacks_report => Some("prepage made no report: ".into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,497 @@
+//! `study` of launches: every number is a pure function of the record.
+
+use super::record::{self, Discarded, Launch, Line, Run, Simultaneous};
+use super::scenario::Scenario;
+use crate::error::Result;
+use crate::statistics::{Estimate, bootstrap, median, median_estimate};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Everything that one record of launches says.
+#[derive(Clone, Debug, Serialize)]
+pub struct LaunchStudy {
+    /// The circumstances.
+    pub run: Run,
+    /// One row a program, in the order of measuring.
+    pub programs: Vec<ProgramRow>,
+    /// The programs together: a scenario's time over cold.
+    pub overall: Vec<OverallRow>,
+    /// Launches at once.
+    pub simultaneous: Vec<SimultaneousRow>,
+    /// Discarded launches by program and reason.
+    pub discarded: BTreeMap<String, usize>,
+}
+
+/// One program. A number without a confidence interval is not there.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProgramRow {
+    /// Its name.
+    pub program: String,
+    /// One row a scenario.
+    pub scenarios: Vec<ScenarioRow>,
+    /// t_bound = max(t_ssd, t_cpu) (FAST, equation 5), with t_cpu = t_warm: no overlap of the two can be faster.
+    pub bound_ms: Option<Estimate>,
+    /// What prepage took for it.
+    pub costs: Vec<CostRow>,
+}
+
+/// One scenario of one program.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScenarioRow {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// How many samples.
+    pub samples: usize,
+    /// In how many prepage fetched something.
+    pub helped: usize,
+    /// How many the cap ended: they took at least so long.
+    pub capped: usize,
+    /// Every time, in the order of measuring.
+    #[serde(skip)]
+    pub times_ms: Vec<f64>,
+    /// The median.
+    pub time_ms: Option<Estimate>,
+    /// Time over that of cold: median of the blocks' ratios.
+    pub ratio_to_cold: Option<Estimate>,
+    /// (cold - scenario) / (cold - warm), of medians over the same blocks.
+    pub gap_closed: Option<Estimate>,
+}
+
+/// One scenario over all programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct OverallRow {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Arithmetic mean over the programs of their ratio to cold, as the paper's average; the interval by drawing programs.
+    pub ratio_to_cold: Estimate,
+}
+
+/// What prepage took for a program's launches (FAST, Table 4), by its own reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct CostRow {
+    /// What.
+    pub name: &'static str,
+    /// The median.
+    pub median: f64,
+    /// Launches that it rests on.
+    pub n: usize,
+}
+
+/// So many programs at once.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimultaneousRow {
+    /// How many.
+    pub count: usize,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Until the last has finished: the median.
+    pub last_ms: Option<Estimate>,
+    /// The same over cold, paired.
+    pub ratio_to_cold: Option<Estimate>,
+}
+
+/// Studies one record.
+pub fn study(path: &Path) -> Result<LaunchStudy> {
+    Ok(study_lines(record::read(path)?))
+}
+
+/// Studies the lines of one record, whose first is its circumstances.
+pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
+    let (mut learning, mut launches) = (Vec::new(), Vec::new());
+    let (mut simultaneous, mut discarded) = (Vec::new(), Vec::new());
+    let mut first = None;
+    for line in lines {
+        match line {
+            Line::Launches(run) => first = Some(run),
+            Line::LearningLaunch(launch) => learning.push(*launch),
+            Line::Launch(launch) => launches.push(*launch),
+            Line::Simultaneous(several) => simultaneous.push(*several),
+            Line::DiscardedLaunch(one) => discarded.push(*one),
+        }
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for launch in &launches {
+        if !names.contains(&&*launch.slot.program) {
+            names.push(&launch.slot.program);
+        }
+    }
+    let of = |all: &[Launch], name: &str| -> Vec<Launch> {
+        let own = all.iter().filter(|launch| launch.slot.program == name);
+        own.cloned().collect()
+    };
+    let programs: Vec<ProgramRow> = names
+        .iter()
+        .map(|name| program_row(name, &of(&launches, name), &of(&learning, name)))
+        .collect();
+    LaunchStudy {
+        run: *first.expect("a record begins with its circumstances"),
+        overall: overall(&programs),
+        programs,
+        simultaneous: simultaneous_rows(&simultaneous),
+        discarded: reasons(&discarded),
+    }
+}
+
+/// The discarded launches by reason, without the numbers and words in which two of one cause differ.
+fn reasons(discarded: &[Discarded]) -> BTreeMap<String, usize> {
+    let mut reasons = BTreeMap::new();
+    for one in discarded {
+        let reason = one.reason.split(':').next().unwrap_or_default();
+        *reasons
+            .entry(format!("{} {reason}", one.slot.program))
+            .or_default() += 1;
+    }
+    reasons
+}
+
+/// How long a launch took: of the prefetch alone, until its last page was there, by prepage's clock; the command returns
+/// later.
+fn time_ms(launch: &Launch) -> f64 {
+    let completed_us = (launch.slot.scenario == Scenario::PrefetchOnly)
+        .then(|| launch.reported("prefetch.completed_us"))
+        .flatten();
+    completed_us.map_or(launch.t_end_ns as f64 / 1e6, |us| us / 1e3)
+}
+
+/// The times of one block by scenario.
+type Block = BTreeMap<Scenario, f64>;
+
+/// The blocks that hold all of these scenarios.
+fn blocks(launches: &[Launch], scenarios: &[Scenario]) -> Vec<Block> {
+    let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
+    for launch in launches {
+        let block = blocks.entry(launch.slot.block).or_default();
+        block.insert(launch.slot.scenario, time_ms(launch));
+    }
+    blocks
+        .into_values()
+        .filter(|block| scenarios.iter().all(|s| block.contains_key(s)))
+        .collect()
+}
+
+fn median_of(blocks: &[Block], drawn: &[usize], scenario: Scenario) -> Option<f64> {
+    let times: Vec<f64> = drawn.iter().map(|&i| blocks[i][&scenario]).collect();
+    median(&times)
+}
+
+fn program_row(name: &str, launches: &[Launch], learning: &[Launch]) -> ProgramRow {
+    let mut scenarios: Vec<Scenario> = launches.iter().map(|l| l.slot.scenario).collect();
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    ProgramRow {
+        program: name.to_owned(),
+        scenarios: scenarios
+            .iter()
+            .map(|&scenario| scenario_row(launches, scenario))
+            .collect(),
+        bound_ms: bound(launches),
+        costs: costs(launches, learning),
+    }
+}
+
+fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
+    let own: Vec<&Launch> = launches
+        .iter()
+        .filter(|launch| launch.slot.scenario == scenario)
+        .collect();
+    let times_ms: Vec<f64> = own.iter().map(|launch| time_ms(launch)).collect();
+    let is_compared = scenario != Scenario::Cold;
+    ScenarioRow {
+        scenario,
+        samples: own.len(),
+        helped: own.iter().filter(|launch| launch.is_helped()).count(),
+        capped: own.iter().filter(|launch| launch.capped).count(),
+        time_ms: median_estimate(&times_ms),
+        times_ms,
+        ratio_to_cold: is_compared
+            .then(|| ratio_to_cold(launches, scenario))
+            .flatten(),
+        gap_closed: (is_compared && scenario != Scenario::Warm && scenario.runs_program())
+            .then(|| gap_closed(launches, scenario))
+            .flatten(),
+    }
+}
+
+fn ratio_to_cold(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
+    let blocks = blocks(launches, &[Scenario::Cold, scenario]);
+    let ratios: Vec<f64> = blocks
+        .iter()
+        .map(|block| block[&scenario] / block[&Scenario::Cold])
+        .collect();
+    median_estimate(&ratios)
+}
+
+fn gap_closed(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
+    // Blocks are drawn whole: what made a block slow made all of its scenarios slow.
+    let blocks = blocks(launches, &[Scenario::Cold, Scenario::Warm, scenario]);
+    bootstrap(blocks.len(), |drawn| {
+        let of = |scenario| median_of(&blocks, drawn, scenario);
+        let (cold, warm) = (of(Scenario::Cold)?, of(Scenario::Warm)?);
+        (cold > warm).then_some((cold - of(scenario)?) / (cold - warm))
+    })
+}
+
+fn bound(launches: &[Launch]) -> Option<Estimate> {
+    let blocks = blocks(launches, &[Scenario::Warm, Scenario::PrefetchOnly]);
+    bootstrap(blocks.len(), |drawn| {
+        let of = |scenario| median_of(&blocks, drawn, scenario);
+        Some(of(Scenario::Warm)?.max(of(Scenario::PrefetchOnly)?))
+    })
+}
+
+/// Name, and path in prepage's report of a launch that it helps.
+const COSTS: [(&str, &str); 9] = [
+    ("recording CPU, us", "recording.cpu_us"),
+    ("recorded pages", "recording.pages"),
+    ("lost events", "recording.lost"),
+    ("fetched pages", "prefetch.pages"),
+    ("replayed paths", "prefetch.paths"),
+    ("prefetch calls", "prefetch.calls"),
+    ("prefetch CPU, us", "prefetch.cpu_us"),
+    ("submitted, us", "prefetch.submitted_us"),
+    ("begin to exec, us", "t_begin_to_exec_us"),
+];
+
+fn costs(launches: &[Launch], learning: &[Launch]) -> Vec<CostRow> {
+    let mut rows = Vec::new();
+    let mut add = |name: &'static str, values: Vec<f64>| {
+        rows.extend(median(&values).map(|median| CostRow {
+            name,
+            median,
+            n: values.len(),
+        }));
+    };
+    // The first launch that is recorded has its system calls recorded too; later ones do not.
+    let recorded = |is_profiled: bool| -> Vec<f64> {
+        learning
+            .iter()
+            .filter(|l| (l.slot.block == 0) == is_profiled)
+            .filter_map(|l| l.reported("recording.cpu_us"))
+            .collect()
+    };
+    add("learning, first: recording CPU, us", recorded(true));
+    add("learning, later: recording CPU, us", recorded(false));
+    for (name, path) in COSTS {
+        let of = launches
+            .iter()
+            .filter(|l| l.slot.scenario == Scenario::Fast);
+        add(name, of.filter_map(|l| l.reported(path)).collect());
+    }
+    let last = launches.iter().rfind(|l| l.is_helped());
+    add(
+        "store, bytes",
+        last.map(|l| l.store_bytes as f64).into_iter().collect(),
+    );
+    rows
+}
+
+fn overall(programs: &[ProgramRow]) -> Vec<OverallRow> {
+    let mut scenarios: Vec<Scenario> = programs
+        .iter()
+        .flat_map(|program| program.scenarios.iter().map(|row| row.scenario))
+        .collect();
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    let row = |&scenario: &Scenario| {
+        let ratios: Vec<f64> = programs
+            .iter()
+            .flat_map(|program| &program.scenarios)
+            .filter(|row| row.scenario == scenario)
+            .filter_map(|row| Some(row.ratio_to_cold?.value))
+            .collect();
+        let ratio_to_cold = bootstrap(ratios.len(), |drawn| {
+            Some(drawn.iter().map(|&i| ratios[i]).sum::<f64>() / drawn.len() as f64)
+        })?;
+        Some(OverallRow {
+            scenario,
+            ratio_to_cold,
+        })
+    };
+    scenarios.iter().filter_map(row).collect()
+}
+
+fn last_ms(several: &Simultaneous) -> f64 {
+    several.t_end_ns.values().max().copied().unwrap_or(0) as f64 / 1e6
+}
+
+fn simultaneous_rows(all: &[Simultaneous]) -> Vec<SimultaneousRow> {
+    let mut by_kind: BTreeMap<(usize, Scenario), BTreeMap<u32, f64>> = BTreeMap::new();
+    for several in all {
+        let times = by_kind
+            .entry((several.count, several.scenario))
+            .or_default();
+        times.insert(several.block, last_ms(several));
+    }
+    let row = |(&(count, scenario), times): (&(usize, Scenario), &BTreeMap<u32, f64>)| {
+        let cold = by_kind.get(&(count, Scenario::Cold));
+        let ratios: Vec<f64> = times
+            .iter()
+            .filter_map(|(block, ms)| Some(ms / cold?.get(block)?))
+            .collect();
+        SimultaneousRow {
+            count,
+            scenario,
+            last_ms: median_estimate(&times.values().copied().collect::<Vec<_>>()),
+            ratio_to_cold: (scenario != Scenario::Cold)
+                .then(|| median_estimate(&ratios))
+                .flatten(),
+        }
+    };
+    by_kind.iter().map(row).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::record::tests::{launch, run};
+    use super::*;
+
+    /// Ten blocks of two programs, some twice as slow as others in every scenario; what is fetched takes 60 ms.
+    pub fn lines() -> Vec<Line> {
+        let times = [
+            (Scenario::Cold, 200.0),
+            (Scenario::Warm, 100.0),
+            (Scenario::Fast, 120.0),
+            (Scenario::PrefetchOnly, 60.0),
+        ];
+        let scenarios = times.map(|(scenario, _)| scenario);
+        let mut lines = vec![Line::Launches(Box::new(run(&scenarios)))];
+        for program in ["git", "gcc", "node", "vim"] {
+            let learned = launch(program, 0, Scenario::Record, 210.0);
+            lines.push(Line::LearningLaunch(Box::new(learned)));
+            for block in 0..10 {
+                let slow = 1.0 + f64::from(block % 2);
+                for (scenario, ms) in times {
+                    let launch = launch(program, block, scenario, ms * slow);
+                    lines.push(Line::Launch(Box::new(launch)));
+                }
+            }
+        }
+        lines
+    }
+
+    fn row(program: &ProgramRow, scenario: Scenario) -> &ScenarioRow {
+        let mut rows = program.scenarios.iter();
+        rows.find(|row| row.scenario == scenario).unwrap()
+    }
+
+    #[test]
+    fn pairs_are_free_of_what_slows_a_whole_block() {
+        let study = study_lines(lines());
+        assert_eq!(study.programs.len(), 4);
+        let fast = row(&study.programs[0], Scenario::Fast);
+        let ratio = fast.ratio_to_cold.unwrap();
+        assert_eq!((ratio.value, ratio.low, ratio.high), (0.6, 0.6, 0.6));
+        let gap = fast.gap_closed.unwrap();
+        assert!((gap.value - 0.8).abs() < 1e-9 && (gap.high - gap.low).abs() < 1e-9);
+        assert_eq!((fast.samples, fast.helped), (10, 10));
+        assert_eq!(row(&study.programs[0], Scenario::Cold).helped, 0);
+        assert!(
+            row(&study.programs[0], Scenario::Cold)
+                .ratio_to_cold
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn the_bound_is_the_larger_of_device_and_processor() {
+        let study = study_lines(lines());
+        // Warm, 100 ms or 200 ms, is more than what the device takes.
+        assert_eq!(study.programs[0].bound_ms.unwrap().value, 150.0);
+        let mut slow_device = lines();
+        for line in &mut slow_device {
+            if let Line::Launch(launch) = line
+                && launch.slot.scenario == Scenario::PrefetchOnly
+            {
+                // What the report says counts, not when the command returned.
+                launch.report = Some(serde_json::json!({"prefetch": {"completed_us": 300_000}}));
+            }
+        }
+        let study = study_lines(slow_device);
+        assert_eq!(study.programs[0].bound_ms.unwrap().value, 300.0);
+    }
+
+    #[test]
+    fn the_mean_is_over_programs() {
+        let study = study_lines(lines());
+        let fast = study
+            .overall
+            .iter()
+            .find(|row| row.scenario == Scenario::Fast);
+        let ratio = fast.unwrap().ratio_to_cold;
+        assert!((ratio.value - 0.6).abs() < 1e-9);
+        assert_eq!(ratio.n, 4);
+    }
+
+    #[test]
+    fn costs_come_from_the_reports() {
+        let study = study_lines(lines());
+        let cost = |name| {
+            let mut costs = study.programs[0].costs.iter();
+            costs.find(|cost| cost.name == name).map(|c| c.median)
+        };
+        assert_eq!(cost("prefetch CPU, us"), Some(500.0));
+        assert_eq!(cost("store, bytes"), Some(4_096.0));
+        assert_eq!(cost("begin to exec, us"), None);
+    }
+
+    #[test]
+    fn simultaneous_launches_are_compared_by_the_last() {
+        let several = |block, scenario, last_ms: u64| Simultaneous {
+            count: 2,
+            block,
+            order: 0,
+            scenario,
+            t0_monotonic_ns: 0,
+            t_end_ns: BTreeMap::from([
+                ("git".into(), 1_000_000),
+                ("gcc".into(), last_ms * 1_000_000),
+            ]),
+            capped: false,
+            state: record::CacheState::default(),
+            helped: 2,
+            system: BTreeMap::new(),
+        };
+        let mut lines = lines();
+        for block in 0..5 {
+            lines.push(Line::Simultaneous(Box::new(several(
+                block,
+                Scenario::Cold,
+                400,
+            ))));
+            lines.push(Line::Simultaneous(Box::new(several(
+                block,
+                Scenario::Fast,
+                300,
+            ))));
+        }
+        let rows = study_lines(lines).simultaneous;
+        let [cold, fast] = &rows[..] else {
+            panic!("{rows:?}")
+        };
+        assert!(cold.ratio_to_cold.is_none());
+        assert_eq!(fast.ratio_to_cold.unwrap().value, 0.75);
+        assert_eq!(fast.last_ms.unwrap().value, 300.0);
+    }
+
+    #[test]
+    fn few_samples_make_no_claim_and_discarded_ones_are_counted() {
+        let mut lines = lines();
+        lines.retain(|line| !matches!(line, Line::Launch(launch) if launch.slot.block > 2));
+        for cached in [65, 99] {
+            lines.push(Line::DiscardedLaunch(Box::new(Discarded {
+                slot: launch("git", 0, Scenario::Cold, 1.0).slot,
+                reason: format!("not cold: {cached} pages cached"),
+                state: None,
+            })));
+        }
+        let study = study_lines(lines);
+        assert!(
+            row(&study.programs[0], Scenario::Fast)
+                .ratio_to_cold
+                .is_none()
+        );
+        assert!(study.overall.is_empty());
+        assert_eq!(study.discarded["git not cold"], 2);
+    }
+}

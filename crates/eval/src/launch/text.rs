@@ -1,0 +1,191 @@
+//! A study of launches as tables of text.
+
+use super::record::Learn;
+use super::scenario::Scenario;
+use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
+use crate::statistics::Estimate;
+use crate::study::text::{cells, interval, percent, table};
+use std::fmt::Write;
+
+/// The whole study.
+pub fn show(study: &LaunchStudy) -> String {
+    let mut out = format!("{}; medians with 95 % intervals\n", heading(study));
+    for rows in [
+        time_rows(study),
+        ratio_rows(study),
+        simultaneous_rows(study),
+        cost_rows(study),
+    ] {
+        if rows.len() > 1 {
+            let _ = write!(out, "\n{}", table(&rows));
+        }
+    }
+    if !study.discarded.is_empty() {
+        let reasons = study.discarded.iter();
+        let listed: Vec<String> = reasons.map(|(why, n)| format!("{n} {why}")).collect();
+        let _ = writeln!(out, "\n  discarded: {}", listed.join(", "));
+    }
+    out
+}
+
+/// What was measured, in words.
+pub fn heading(study: &LaunchStudy) -> String {
+    let p = &study.run.parameters;
+    let learned = match p.learn {
+        Learn::Cold => "cold",
+        Learn::Warm => "warm",
+    };
+    let disk = p.throttle.map_or(String::new(), |t| {
+        let megabytes = t.bytes_per_s / 1_000_000;
+        let requests = t.requests_per_s;
+        format!(", disk held to {megabytes} MB and {requests} requests a second")
+    });
+    format!("launches (seed {}), learned {learned}{disk}, in ms", p.seed)
+}
+
+/// The scenarios that any program has, in order.
+pub fn scenarios(study: &LaunchStudy) -> Vec<Scenario> {
+    let rows = study.programs.iter().flat_map(|p| &p.scenarios);
+    let mut scenarios: Vec<Scenario> = rows.map(|row| row.scenario).collect();
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    scenarios
+}
+
+fn row_of(program: &ProgramRow, scenario: Scenario) -> Option<&ScenarioRow> {
+    program.scenarios.iter().find(|s| s.scenario == scenario)
+}
+
+/// More digits where there is less.
+fn time(estimate: Option<Estimate>) -> String {
+    let decimals = usize::from(estimate.is_some_and(|e| e.value < 100.0));
+    interval(estimate, decimals)
+}
+
+/// A row for each program, a column for each scenario: the time.
+pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let scenarios = scenarios(study);
+    let mut rows = vec![cells(&["program"])];
+    rows[0].extend(scenarios.iter().map(|s| s.word().to_owned()));
+    rows[0].push("bound".into());
+    for program in &study.programs {
+        let mut row = vec![program.program.clone()];
+        row.extend(scenarios.iter().map(|&scenario| {
+            let found = row_of(program, scenario);
+            let at_least = found.is_some_and(|s| s.capped > 0);
+            let text = time(found.and_then(|s| s.time_ms));
+            if at_least { format!(">= {text}") } else { text }
+        }));
+        row.push(time(program.bound_ms));
+        rows.push(row);
+    }
+    rows
+}
+
+/// A row for each program and the mean: time over cold, gap closed, and in how many launches prepage really helped.
+pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let compared: Vec<Scenario> = scenarios(study)
+        .into_iter()
+        .filter(|s| *s != Scenario::Cold && s.runs_program())
+        .collect();
+    let mut rows = vec![cells(&["time over cold, paired"])];
+    rows[0].extend(compared.iter().map(|s| s.word().to_owned()));
+    rows[0].extend(cells(&["gap closed by fast", "helped"]));
+    for program in &study.programs {
+        let mut row = vec![program.program.clone()];
+        row.extend(
+            compared.iter().map(|&scenario| {
+                interval(row_of(program, scenario).and_then(|s| s.ratio_to_cold), 2)
+            }),
+        );
+        let fast = row_of(program, Scenario::Fast);
+        row.push(percent(fast.and_then(|s| s.gap_closed)));
+        row.push(fast.map_or("-".into(), |s| format!("{}/{}", s.helped, s.samples)));
+        rows.push(row);
+    }
+    if !study.overall.is_empty() {
+        let mut row = vec!["mean over programs".to_owned()];
+        row.extend(compared.iter().map(|&scenario| {
+            let found = study.overall.iter().find(|o| o.scenario == scenario);
+            interval(found.map(|o| o.ratio_to_cold), 2)
+        }));
+        rows.push(row);
+    }
+    rows
+}
+
+/// A row for each number of programs and scenario.
+pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&[
+        "at once",
+        "scenario",
+        "last finished",
+        "over cold",
+    ])];
+    rows.extend(study.simultaneous.iter().map(|several| {
+        vec![
+            several.count.to_string(),
+            several.scenario.word().into(),
+            time(several.last_ms),
+            interval(several.ratio_to_cold, 2),
+        ]
+    }));
+    rows
+}
+
+/// What prepage took: a row for each cost, a column for each program.
+pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let mut names: Vec<&str> = Vec::new();
+    for cost in study.programs.iter().flat_map(|p| &p.costs) {
+        if !names.contains(&cost.name) {
+            names.push(cost.name);
+        }
+    }
+    let mut rows = vec![cells(&["prepage's own"])];
+    rows[0].extend(study.programs.iter().map(|p| p.program.clone()));
+    for name in names {
+        let of = |program: &ProgramRow| {
+            let found = program.costs.iter().find(|cost| cost.name == name);
+            found.map_or("-".into(), |cost| format!("{:.0}", cost.median))
+        };
+        let mut row = vec![name.to_owned()];
+        row.extend(study.programs.iter().map(of));
+        rows.push(row);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::study::study_lines;
+    use super::super::study::tests::lines;
+    use super::*;
+
+    #[test]
+    fn every_table_says_what_was_measured() {
+        let study = study_lines(lines());
+        let text = show(&study);
+        for part in [
+            "seed 7",
+            "prefetch_only",
+            "0.60 [0.60, 0.60]",
+            "80 % [80, 80]",
+            "10/10",
+            "mean over programs",
+            "store, bytes",
+        ] {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+        assert_eq!(time_rows(&study).len(), 5);
+        // Nobody was launched at once: no empty table.
+        assert!(!text.contains("at once"), "{text}");
+    }
+
+    #[test]
+    fn what_the_cap_ended_took_at_least_so_long() {
+        let mut study = study_lines(lines());
+        study.programs[0].scenarios[0].capped = 1;
+        let rows = time_rows(&study);
+        assert!(rows[1][1].starts_with(">= "), "{rows:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! The section of the page about launches.
+
+use super::html::{escape, figure, folded, machine_rows, pairs, table};
+use super::plot::{Interval, Mark, Strip, intervals, scenario_colour, strips};
+use crate::launch::scenario::Scenario;
+use crate::launch::study::{LaunchStudy, ProgramRow, ScenarioRow};
+use crate::launch::text;
+use crate::statistics::Estimate;
+use crate::study::text::percent;
+use std::fmt::Write;
+
+/// The whole section of one record.
+pub fn section(study: &LaunchStudy) -> String {
+    let mut out = format!("<section><h2>{}</h2>\n", escape(&text::heading(study)));
+    out += &key_numbers(study);
+    out += &figure(
+        "Time over cold",
+        "The median of the pairs with its interval; warm is all that there is to gain.",
+        &overview(study),
+    );
+    for rows in [
+        text::time_rows(study),
+        text::ratio_rows(study),
+        text::simultaneous_rows(study),
+        text::cost_rows(study),
+    ] {
+        out += &table(&rows);
+    }
+    for program in &study.programs {
+        out += &figure(
+            &format!("{}: every launch", escape(&program.program)),
+            "A dot is a launch; the bar is the median, the band its interval.",
+            &program_plot(program),
+        );
+    }
+    out += &discarded(study);
+    out += &circumstances(study);
+    out + "</section>\n"
+}
+
+/// What the paper's Figure 6 ends with: the mean over the programs.
+fn key_numbers(study: &LaunchStudy) -> String {
+    let mut out = String::from("<div class=\"keys\">");
+    for row in study.overall.iter().filter(|o| o.scenario.runs_program()) {
+        let less = |value: f64| value - 1.0;
+        let change = Estimate {
+            value: less(row.ratio_to_cold.value),
+            low: less(row.ratio_to_cold.low),
+            high: less(row.ratio_to_cold.high),
+            ..row.ratio_to_cold
+        };
+        let _ = write!(
+            out,
+            "<div><b style=\"color:{}\">{}</b><span>{}</span> of the cold launch's time, mean of {} programs</div>",
+            scenario_colour(row.scenario),
+            words(row.scenario),
+            percent(Some(change)),
+            row.ratio_to_cold.n
+        );
+    }
+    out + "</div>\n"
+}
+
+fn words(scenario: Scenario) -> String {
+    scenario.word().replace('_', " ")
+}
+
+fn overview(study: &LaunchStudy) -> String {
+    let mark = |row: &ScenarioRow| {
+        Some(Interval {
+            scenario: row.scenario,
+            estimate: row.ratio_to_cold?,
+        })
+    };
+    let rows: Vec<(String, Vec<Interval>)> = study
+        .programs
+        .iter()
+        .map(|program| {
+            let marks = program.scenarios.iter().filter_map(mark).collect();
+            (escape(&program.program), marks)
+        })
+        .collect();
+    let cold = Mark {
+        value: 1.0,
+        name: "cold".into(),
+    };
+    intervals(&rows, "time over cold", &cold)
+}
+
+fn program_plot(program: &ProgramRow) -> String {
+    let row = |scenario: &ScenarioRow| Strip {
+        name: words(scenario.scenario),
+        colour: scenario_colour(scenario.scenario),
+        values: scenario.times_ms.clone(),
+        median: scenario.time_ms,
+    };
+    let rows: Vec<Strip> = program.scenarios.iter().map(row).collect();
+    let bound = program.bound_ms.map(|bound| Mark {
+        value: bound.value,
+        name: "bound".into(),
+    });
+    strips(&rows, "ms", bound.as_ref())
+}
+
+fn discarded(study: &LaunchStudy) -> String {
+    let listed: Vec<String> = study
+        .discarded
+        .iter()
+        .map(|(reason, n)| format!("{n} ({})", escape(reason)))
+        .collect();
+    if listed.is_empty() {
+        return "<p>Discarded launches: none.</p>\n".into();
+    }
+    format!("<p>Discarded launches: {}.</p>\n", listed.join(", "))
+}
+
+fn circumstances(study: &LaunchStudy) -> String {
+    let run = &study.run;
+    let mut rows = machine_rows(&run.machine);
+    rows.push(vec!["versions".into(), pairs(&run.versions)]);
+    for program in &run.programs {
+        let packages = pairs(&program.packages);
+        let text = format!("{} ({packages})", program.command.join(" "));
+        rows.push(vec![program.name.clone(), text]);
+    }
+    let parameters = serde_json::to_string(&run.parameters).unwrap_or_default();
+    rows.push(vec!["parameters".into(), parameters]);
+    folded("Circumstances", &rows)
+}

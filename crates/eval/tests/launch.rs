@@ -1,0 +1,180 @@
+//! `prepage-eval launch` as a user types it, with a stand-in for prepage that reports and becomes the command: what is
+//! measured and recorded, and that the machine is afterwards as it was. Needs root.
+
+use prepage_core::extent::Extent;
+use prepage_core::identity::{AppId, AppKind, FileId};
+use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_core::launch::sequence::{SequenceFile, SequenceRead};
+use prepage_engine::store::Store;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const FILE_PAGES: u64 = 256;
+
+/// Says that it fetched, brings what it "learned", and becomes the command unless only the prefetch is wanted.
+const STAND_IN: &str = r#"#!/bin/sh
+only=
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --version) echo stand-in; exit ;;
+    --report) report=$2; shift ;;
+    --store) store=$2; shift ;;
+    --start) [ "$2" = only ] && only=1; shift ;;
+    --) shift; break ;;
+    esac
+    shift
+done
+mkdir -p "$store"
+cp "${0%/*}"/learned/*.* "$store"
+echo '{"phase":"prefetch","prefetch":{"pages":7,"paths":0,"completed_us":1234}}' >> "$report"
+[ -z "$only" ] && exec "$@"
+exit 0
+"#;
+
+/// A directory with the stand-in, a file, and a profile whose launch sequence is that file.
+fn prepare(directory: &Path) -> PathBuf {
+    let _ = fs::remove_dir_all(directory);
+    fs::create_dir_all(directory).expect("make the test's directory");
+    let stand_in = directory.join("prepage");
+    fs::write(&stand_in, STAND_IN).expect("write the stand-in");
+    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    let file = directory.join("content");
+    let page_bytes = prepage_kernel::page::page_size();
+    fs::write(&file, vec![1; (FILE_PAGES * page_bytes) as usize]).expect("write the content");
+    let metadata = fs::metadata(&file).expect("the content is there");
+    let id = FileId {
+        path: file.to_string_lossy().into(),
+        device: (0, 0),
+        inode: metadata.ino(),
+        size: metadata.len(),
+        mtime_ns: 0,
+    };
+    let mut state = LaunchState {
+        phase: Phase::Prefetch,
+        ..LaunchState::default()
+    };
+    state.sequence.files.push(SequenceFile {
+        file: id,
+        recordings: 2,
+    });
+    state.sequence.reads.push(SequenceRead {
+        file: 0,
+        extent: Extent {
+            start: 0,
+            len: FILE_PAGES,
+        },
+        address_bytes: None,
+    });
+    let app = AppId {
+        kind: AppKind::Named,
+        name: "cat".into(),
+        owner: 0,
+    };
+    let (mut store, _) = Store::open(&directory.join("learned")).expect("open a store");
+    store.save_launch(&app, &state);
+    store.flush();
+    file
+}
+
+/// What a run may leave behind: directories, control groups, and a changed setting of a disk.
+fn traces() -> BTreeSet<String> {
+    let mut traces = BTreeSet::new();
+    let mut places = vec![PathBuf::from("/var/tmp"), PathBuf::from("/dev/shm")];
+    places.push("/sys/fs/cgroup".into());
+    let hierarchies = fs::read_dir("/sys/fs/cgroup").expect("list control groups");
+    places.extend(hierarchies.flatten().map(|entry| entry.path()));
+    for place in places {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("prepage-eval-")
+            {
+                traces.insert(entry.path().display().to_string());
+            }
+        }
+    }
+    for disk in fs::read_dir("/sys/block").expect("list disks").flatten() {
+        let setting = disk.path().join("queue/read_ahead_kb");
+        let value = fs::read_to_string(&setting).unwrap_or_default();
+        traces.insert(format!("{} {value}", setting.display()));
+    }
+    traces
+}
+
+fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["kind"] == kind).collect()
+}
+
+#[test]
+fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test drops caches and makes control groups: it needs root"
+    );
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch");
+    let file = prepare(&directory);
+    let out = directory.join("launches.jsonl");
+    let before = traces();
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .args(["launch", "--runs", "1", "--throttle", "emmc"])
+        .args(["--scenarios", "cold,warm,fast,prefetch_only"])
+        // Other tests may run beside it: nothing here depends on time.
+        .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
+        .arg(&directory)
+        .arg("--out")
+        .arg(&out)
+        .args(["--", "cat"])
+        .arg(&file)
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(traces(), before);
+
+    let record = fs::read_to_string(&out).expect("a record was written");
+    let lines: Vec<Value> = record
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("every line is JSON"))
+        .collect();
+    assert_eq!(lines[0]["kind"], "launches");
+    let throttle = &lines[0]["parameters"]["throttle"];
+    assert_eq!(throttle["bytes_per_s"], 250_000_000, "{throttle}");
+    assert_eq!(of_kind(&lines, "learning_launch").len(), 1, "{said}");
+    let launches = of_kind(&lines, "launch");
+    assert_eq!(launches.len(), 4, "{said}");
+    for launch in launches {
+        let cached = &launch["state"]["cached_pages"];
+        let is_warm = launch["scenario"] == "warm";
+        assert_eq!(*cached, if is_warm { FILE_PAGES } else { 0 }, "{launch}");
+        assert_eq!(launch["state"]["pages"], FILE_PAGES);
+        let is_helped = !launch["report"].is_null();
+        let takes_part = launch["scenario"] == "fast" || launch["scenario"] == "prefetch_only";
+        assert_eq!(is_helped, takes_part, "{launch}");
+        assert_eq!(launch["capped"], false);
+    }
+
+    let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .args(["study", "--json"])
+        .arg(&out)
+        .output()
+        .expect("run the study");
+    let study: Value = serde_json::from_slice(&study.stdout).expect("the study is JSON");
+    assert_eq!(study[0]["programs"][0]["program"], "cat");
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
+fn a_program_that_is_unknown_is_said_with_those_that_are_known() {
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .args(["launch", "--programs", "gti"])
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("gti") && said.contains("git"), "{said}");
+}

@@ -1,0 +1,155 @@
+//! Launches in words.
+
+use super::table::{columns, row};
+use crate::api::ExplainedLaunch;
+use crate::launch::record::LaunchRecord;
+use prepage_core::launch::manager::{Help, OffReason, Phase};
+use prepage_core::launch::misses::Misses;
+
+/// Most files of a launch sequence shown; `--json` has more.
+const FILES_SHOWN_MAX: usize = 10;
+
+/// What is done for an application's launches.
+pub fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Profiling => "profiling",
+        Phase::Generation => "generation",
+        Phase::Prefetch => "prefetch",
+        Phase::Off(OffReason::TooSmall) => "left alone: too small to gain",
+        Phase::Off(OffReason::NotHelping) => "left alone: help did not help",
+        Phase::Off(OffReason::Unsteady) => "left alone: its launches differ too much",
+    }
+}
+
+/// A line for each launch.
+pub fn records_table(records: &[&LaunchRecord]) -> String {
+    let mut rows = vec![row([
+        "phase",
+        "help",
+        "ms",
+        "end",
+        "read pages",
+        "planned",
+        "fetched",
+        "complete ms",
+        "paths",
+        "recorded pages",
+        "missed",
+        "CPU ms",
+        "note",
+    ])];
+    rows.extend(records.iter().map(|record| line(record)));
+    columns(&rows)
+}
+
+fn line(record: &LaunchRecord) -> Vec<String> {
+    let ms = |us: u64| format!("{:.1}", us as f64 / 1_000.0);
+    let prefetch = record.prefetch.as_ref();
+    let recording = record.recording.as_ref();
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let help = match record.help() {
+        Help::Helped => "helped",
+        Help::HeldOut => "held out",
+        Help::None => "none",
+    };
+    let cpu_us = prefetch.map_or(0, |p| p.cpu_us) + recording.map_or(0, |r| r.cpu_us);
+    row([
+        phase(record.phase),
+        help,
+        &ms(record.launch_us),
+        &format!("{:?}", record.end).to_lowercase(),
+        &record.device_pages.to_string(),
+        &record.decision.prefetch_pages.to_string(),
+        &or_none(prefetch.map(|p| p.pages.to_string())),
+        &or_none(prefetch.and_then(|p| p.completed_us).map(ms)),
+        &or_none(prefetch.map(|p| p.paths.to_string())),
+        &or_none(recording.map(|r| r.pages.to_string())),
+        &or_none(record.misses.as_ref().map(missed)),
+        &ms(cpu_us),
+        &note(record),
+    ])
+}
+
+/// Missed requests, of those of the sequence.
+fn missed(misses: &Misses) -> String {
+    let all = misses.daemons + misses.journal_or_swap + misses.transient + misses.others;
+    format!("{all} of {}", misses.sequence_requests)
+}
+
+fn note(record: &LaunchRecord) -> String {
+    let mut notes = Vec::new();
+    if let Some(us) = record.noticed_us {
+        notes.push(format!("seen {us} us after its exec"));
+    }
+    if let Some(recording) = record.recording.filter(|r| r.lost > 0) {
+        notes.push(format!("{} events lost", recording.lost));
+    }
+    if record.unresolved_pages > 0 {
+        notes.push(format!(
+            "{} pages of unknown files",
+            record.unresolved_pages
+        ));
+    }
+    notes.join(", ")
+}
+
+/// What is known of an application's launches.
+pub fn explained(launch: &ExplainedLaunch) -> String {
+    let mut text = format!(
+        "\nLaunches: {} seen, {}",
+        launch.launches,
+        phase(launch.phase)
+    );
+    match launch.phase {
+        Phase::Profiling => {
+            let (made, of) = launch.recordings;
+            text += &format!(", {made} of {of} recordings made");
+        }
+        Phase::Off(_) => text += &format!(", learned anew in {} launches", launch.left_alone),
+        Phase::Generation | Phase::Prefetch => {}
+    }
+    text += &format!(
+        "\nlaunch sequence: {} pages of {} files, {} paths\n",
+        launch.sequence_pages, launch.sequence_files, launch.sequence_paths
+    );
+    text += &compared(launch);
+    if let Some(misses) = &launch.misses {
+        text += &format!(
+            "missed at the last check: {} requests ({} by daemons, {} journal or swap, {} transient, {} others)\n",
+            missed(misses),
+            misses.daemons,
+            misses.journal_or_swap,
+            misses.transient,
+            misses.others
+        );
+    }
+    if !launch.files.is_empty() {
+        let mut rows = vec![row(["of", "pages", "recordings"])];
+        rows.extend(launch.files.iter().take(FILES_SHOWN_MAX).map(|file| {
+            let (pages, recordings) = (file.pages.to_string(), file.recordings.to_string());
+            row([&file.path, &pages, &recordings])
+        }));
+        text += &columns(&rows);
+    }
+    if !launch.last.is_empty() {
+        let records: Vec<&LaunchRecord> = launch.last.iter().collect();
+        text += "\nThe last launches\n";
+        text += &records_table(&records);
+    }
+    text
+}
+
+fn compared(launch: &ExplainedLaunch) -> String {
+    let median = |(us, count): (Option<u64>, u64)| match us {
+        Some(us) => format!("{:.1} ms (n {count})", us as f64 / 1_000.0),
+        None => "none".into(),
+    };
+    match (launch.helped_us.0, launch.held_out_us.0) {
+        (None, None) => String::new(),
+        _ => format!(
+            "median of cold launches: helped {}, held out {}\n",
+            median(launch.helped_us),
+            median(launch.held_out_us)
+        ),
+    }
+}

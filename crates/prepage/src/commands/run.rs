@@ -1,0 +1,189 @@
+//! `run`: launches a command, helped. The process that was asked becomes the command, so that its pid, its terminal, its
+//! signals and its exit status are the command's; whatever is done for the launch is done beside it, by the service or,
+//! where there is none, by a process that was split off.
+
+mod alone;
+mod by_service;
+mod words;
+
+use crate::client::Client;
+use crate::config::{self, Config};
+use crate::identity;
+use crate::launch::command::future_process;
+use crate::launch::options::{LaunchOptions, Record, parse_word};
+use crate::launch::record::LaunchRecord;
+use clap::Args;
+use prepage_core::identity::AppId;
+use prepage_core::params::launch::{LaunchOrder, LaunchStart};
+use prepage_kernel::exec::exec;
+use prepage_kernel::spawn::Held;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long the service may take to answer before the command runs all the same.
+const ANSWER_MAX: Duration = Duration::from_millis(50);
+
+/// What `prepage run` was given.
+#[derive(Clone, Debug, Args)]
+pub struct RunArguments {
+    /// Drop what the page cache holds right before: for measurements (root).
+    #[arg(long)]
+    cold: bool,
+    /// Fetch in this order: launch, lba, whole-files or none. Without it as configured, and now and then not at all, to
+    /// measure whether it helps.
+    #[arg(long, value_name = "ORDER", value_parser = |text: &str| parse_word::<LaunchOrder>(text))]
+    order: Option<LaunchOrder>,
+    /// Run the command together with the prefetch, or after it (before); only: fetch, and do not run it.
+    #[arg(long, value_name = "START", value_parser = |text: &str| parse_word::<LaunchStart>(text))]
+    start: Option<LaunchStart>,
+    /// Record the launch: auto, always or never.
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = |text: &str| parse_word::<Record>(text))]
+    record: Record,
+    /// Say on standard error what is done, and what is not and why.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Directory of the profiles; then the service is not asked. Default: service.state of the configuration.
+    #[arg(long, value_name = "DIR", env = "PREPAGE_STORE")]
+    store: Option<PathBuf>,
+    /// The configuration; FILE.d/*.toml are its drop-ins. Default: /etc/prepage/prepage.toml, where it exists.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Append one JSON line about the launch to FILE once it is over, which may be after the command.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The command.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "COMMAND"
+    )]
+    command: Vec<OsString>,
+}
+
+/// One launch that was asked for.
+#[derive(Debug)]
+struct Asked {
+    /// The application that the command is.
+    app: AppId,
+    /// The process that it becomes.
+    process: identity::ProcessFacts,
+    options: LaunchOptions,
+    arguments: RunArguments,
+}
+
+impl RunArguments {
+    fn options(&self) -> LaunchOptions {
+        LaunchOptions {
+            order: self.order,
+            start: self.start,
+            record: self.record,
+        }
+    }
+
+    /// Says something, if that is wanted.
+    fn say(&self, text: impl std::fmt::Display) {
+        if self.verbose {
+            let _ = writeln!(std::io::stderr(), "prepage: {text}");
+        }
+    }
+
+    fn runs_command(&self) -> bool {
+        self.start != Some(LaunchStart::Only)
+    }
+}
+
+/// `prepage run`. Returns only where the command is not run.
+pub fn run(socket: &Path, arguments: RunArguments) -> ExitCode {
+    if let Some(refused) = prepare(&arguments) {
+        let _ = writeln!(std::io::stderr(), "prepage: {refused}");
+        return ExitCode::from(1);
+    }
+    let command = arguments.command.clone();
+    let owner = rustix::process::geteuid().as_raw();
+    let process = future_process(&command, owner);
+    let app = process.as_ref().and_then(identity::program);
+    let (Some(process), Some(app)) = (process, app) else {
+        // exec knows best why.
+        return execute(None, &arguments);
+    };
+    let asked = Asked {
+        options: arguments.options(),
+        app,
+        process,
+        arguments,
+    };
+    // A store that was named is not the service's.
+    if asked.arguments.store.is_none() {
+        match Client::connect_within(socket, ANSWER_MAX) {
+            Ok(client) => return by_service::run(client, socket, &asked),
+            Err(error) if owner != 0 => {
+                asked.arguments.say(format_args!("not helped: {error}"));
+                return execute(None, &asked.arguments);
+            }
+            Err(_) => {}
+        }
+    }
+    alone::run(asked)
+}
+
+/// What comes before anything else: the report's file, so that its reader finds it, and the cold cache.
+fn prepare(arguments: &RunArguments) -> Option<String> {
+    if let Some(path) = &arguments.report
+        && let Err(error) = append(path, "")
+    {
+        return Some(format!("report {}: {error}", path.display()));
+    }
+    if arguments.cold {
+        rustix::fs::sync();
+        let dropped = std::fs::write("/proc/sys/vm/drop_caches", "3");
+        return dropped
+            .err()
+            .map(|e| format!("--cold needs root: /proc/sys/vm/drop_caches: {e}"));
+    }
+    None
+}
+
+/// Appends to a file; one write, so that lines of several launches do not mix.
+fn append(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// Appends a launch's line to its report.
+fn append_record(path: &Path, record: &LaunchRecord) -> std::io::Result<()> {
+    let mut line = serde_json::to_string(record)?;
+    line.push('\n');
+    append(path, &line)
+}
+
+/// The configuration; the defaults where it is wrong, since the command runs all the same.
+fn configuration(arguments: &RunArguments) -> Config {
+    config::load(arguments.config.as_deref()).unwrap_or_else(|error| {
+        arguments.say(format_args!("the defaults are used: {error}"));
+        Config::default()
+    })
+}
+
+/// Becomes the command. Returns where that fails, with a shell's words and status.
+fn execute(held: Option<Held>, arguments: &RunArguments) -> ExitCode {
+    if !arguments.runs_command() {
+        return ExitCode::SUCCESS;
+    }
+    let Some((program, rest)) = arguments.command.split_first() else {
+        return ExitCode::from(2);
+    };
+    let error = match held {
+        Some(held) => held.exec(program, rest),
+        None => exec(program, rest),
+    };
+    let (status, text) = words::refusal(program, &error);
+    let _ = writeln!(std::io::stderr(), "prepage: {text}");
+    ExitCode::from(status)
+}

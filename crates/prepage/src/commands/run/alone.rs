@@ -1,0 +1,325 @@
+//! A launch without a service: a process is split off that prefetches and records beside the command, and keeps what
+//! was learned once the launch is over. It holds nothing that the command inherits.
+
+use super::{Asked, append_record, configuration, execute, words};
+use crate::config::Config;
+use crate::launch::decide::{Circumstances, Decided};
+use crate::launch::record::LaunchRecord;
+use prepage_core::launch::manager::LaunchState;
+use prepage_core::params::launch::LaunchStart;
+use prepage_engine::store::single;
+use prepage_engine::{Error, Launch, LaunchResult, Launches, Rights};
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::sched;
+use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long the command waits until the prefetch has begun, or the recording.
+const HOLD_MAX: Duration = Duration::from_millis(10);
+
+/// How long it waits for each sign that more time is needed: while a whole prefetch goes on (`launch.start = "before"`),
+/// and where the launch is recorded to be learned from, which means from its first access.
+const HOLD_MORE_MAX: Duration = Duration::from_millis(200);
+
+/// How often such signs come.
+const SIGN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a whole prefetch may take, after which the command runs beside it.
+const PREFETCH_MAX: Duration = Duration::from_secs(30);
+
+/// How long the command may take from then until it is executed.
+const EXEC_MAX: Duration = Duration::from_secs(5);
+
+/// How much longer than the longest launch is waited for its result.
+const RESULT_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long the store's lock is waited for at the end. Nobody waits for that.
+const LOCK_MAX: Duration = Duration::from_secs(10);
+
+/// Launches recorded at once: every recording makes each event of the machine dearer.
+const RECORDERS_MAX: usize = 4;
+
+/// Id of the only launch.
+const ID: u64 = 0;
+
+/// Runs the command, helped as far as that is possible.
+pub fn run(asked: Asked) -> ExitCode {
+    let arguments = asked.arguments.clone();
+    let is_plain = asked.options.is_default() && arguments.report.is_none();
+    let is_left_alone = |store: &Path| is_plain && single::pass_launch(store, &asked.app);
+    // Where it is known without the configuration, that is not read.
+    let mut left_alone = arguments.store.as_deref().is_some_and(is_left_alone);
+    let (mut config, mut store) = (Config::default(), PathBuf::new());
+    if !left_alone {
+        config = configuration(&arguments);
+        store = match &arguments.store {
+            Some(store) => store.clone(),
+            None => config.service.state.clone(),
+        };
+        left_alone = arguments.store.is_none() && is_left_alone(&store);
+    }
+    if left_alone {
+        arguments.say(format_args!("{} is left alone", asked.app));
+        return execute(None, &arguments);
+    }
+    // Where somebody wants to hear of it, standard error stays open until the launch is over.
+    let speaker = arguments.verbose.then(speaker).flatten();
+    let launch = Alone {
+        asked,
+        config,
+        store,
+        speaker,
+    };
+    if !arguments.runs_command() {
+        launch.fetch_only();
+        return ExitCode::SUCCESS;
+    }
+    let held = fork_detached(move |detached| {
+        launch.accompany(&detached);
+        0
+    });
+    match held {
+        Ok(held) => {
+            // Whatever comes of waiting, the command runs.
+            let until = Instant::now() + PREFETCH_MAX;
+            let mut hold = held.wait(HOLD_MAX);
+            while matches!(hold, Ok(Hold::AskedForMore)) && Instant::now() < until {
+                hold = held.wait(HOLD_MORE_MAX);
+            }
+            execute(Some(held), &arguments)
+        }
+        Err(error) => {
+            arguments.say(format_args!("not helped: {error}"));
+            execute(None, &arguments)
+        }
+    }
+}
+
+fn speaker() -> Option<File> {
+    let fd: OwnedFd = std::io::stderr().as_fd().try_clone_to_owned().ok()?;
+    Some(File::from(fd))
+}
+
+/// One launch, in the process that was split off.
+#[derive(Debug)]
+struct Alone {
+    asked: Asked,
+    config: Config,
+    store: PathBuf,
+    speaker: Option<File>,
+}
+
+impl Alone {
+    fn say(&self, text: impl std::fmt::Display) {
+        if let Some(mut speaker) = self.speaker.as_ref() {
+            let _ = writeln!(speaker, "prepage: {text}");
+        }
+    }
+
+    fn decide(&self) -> Option<(Circumstances, Decided)> {
+        let Asked {
+            app,
+            process,
+            options,
+            ..
+        } = &self.asked;
+        let state = match single::read_launch(&self.store, app) {
+            Ok(state) => state,
+            Err(error @ Error::Profile { .. }) => {
+                self.say(error);
+                LaunchState::default()
+            }
+            Err(error) => {
+                self.say(format_args!("not helped: {error}"));
+                return None;
+            }
+        };
+        let params = options.parameters(&self.config.launch);
+        let circumstances = Circumstances::find(&app.name, process, params);
+        let decided = circumstances.decide(&state, options);
+        Some((circumstances, decided))
+    }
+
+    fn start(&self) -> Option<Launches> {
+        let capacities = sched::capacities().unwrap_or_default();
+        let params = self.asked.options.parameters(&self.config.launch);
+        match Launches::start_on(&self.config.engine(), &params, &capacities) {
+            Ok(launches) => {
+                launches.warnings().iter().for_each(|w| self.say(w));
+                Some(launches)
+            }
+            Err(error) => {
+                self.say(format_args!("not helped: {error}"));
+                None
+            }
+        }
+    }
+
+    fn launch(&self, root_pid: i32, decided: &Decided) -> Launch {
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        Launch {
+            id: ID,
+            root_pid,
+            rights: Rights {
+                uid: rustix::process::geteuid().as_raw(),
+                gid: rustix::process::getegid().as_raw(),
+                groups: groups.into_iter().map(|group| group.as_raw()).collect(),
+            },
+            began: monotonic_ns(),
+            began_wall_ns: wall_ns(),
+            decision: decided.decision.clone(),
+            sequence: Arc::new(decided.state.sequence.clone()),
+            traces_paths: decided.decision.profiles_paths,
+        }
+    }
+
+    /// `--start only`: fetches what a launch would have fetched, to its last read.
+    fn fetch_only(&self) {
+        let Some((_, decided)) = self.decide() else {
+            return;
+        };
+        if decided.decision.prefetch.is_none() {
+            return self.say(format_args!(
+                "nothing is known to fetch for {}",
+                self.asked.app
+            ));
+        }
+        self.say(words::decision(&self.asked.app, &decided));
+        let Some(launches) = self.start() else {
+            return;
+        };
+        launches.begin(self.launch(std::process::id().cast_signed(), &decided));
+        if !launches.wait_prefetched(ID, PREFETCH_MAX) {
+            self.say(format_args!(
+                "the prefetch takes longer than {PREFETCH_MAX:?}"
+            ));
+        }
+        launches.settled(ID);
+        if self.asked.arguments.report.is_some()
+            && let Some(result) = wait_for_result(&launches, RESULT_MARGIN)
+        {
+            self.report(&LaunchRecord::new(&self.asked.app, &decided, &result));
+        }
+    }
+
+    /// Everything beside the command, from before it is executed until its launch is over.
+    fn accompany(&self, detached: &Detached) {
+        let Some((circumstances, mut decided)) = self.decide() else {
+            return;
+        };
+        let _recorder = match decided.decision.records {
+            true => self.become_recorder(&mut decided),
+            false => None,
+        };
+        if !decided.does_something() && self.asked.arguments.report.is_none() {
+            return self.say(words::decision(&self.asked.app, &decided));
+        }
+        if decided.decision.prefetch.is_none() {
+            detached.ask_for_more_time();
+        }
+        self.say(words::decision(&self.asked.app, &decided));
+        let Some(launches) = self.start() else {
+            return;
+        };
+        let launch = self.launch(detached.original_pid(), &decided);
+        let began = launch.began;
+        launches.begin(launch);
+        let plan = decided.decision.prefetch.as_ref();
+        if plan.is_some_and(|plan| plan.start == LaunchStart::Before) {
+            let until = Instant::now() + PREFETCH_MAX;
+            detached.ask_for_more_time();
+            while !launches.wait_prefetched(ID, SIGN_INTERVAL) && Instant::now() < until {
+                detached.ask_for_more_time();
+            }
+        }
+        let early = detached.wait_exec(Duration::ZERO).ok();
+        detached.release();
+        // It gave up waiting for us: a recording misses its beginning.
+        let is_late = early == Some(Launched::Yes);
+        let launched = match early {
+            Some(Launched::TimedOut) => detached.wait_exec(EXEC_MAX).ok(),
+            early => early,
+        };
+        if launched != Some(Launched::Yes) {
+            return self.say("the command was not executed: nothing is learned");
+        }
+        let exec_us = monotonic_ns().saturating_sub(began) / 1_000;
+        let longest = Duration::from_millis(circumstances.params.t_timeout_ms) + RESULT_MARGIN;
+        let Some(mut result) = wait_for_result(&launches, longest) else {
+            return self.say("the launch's end was not seen: nothing is learned");
+        };
+        if is_late && result.recording.is_some() {
+            self.say("the recording began too late to be learned from");
+            result.recording = None;
+        }
+        let mut record = LaunchRecord::new(&self.asked.app, &decided, &result);
+        record.t_begin_to_exec_us = Some(exec_us);
+        self.keep(&circumstances, &result);
+        self.report(&record);
+    }
+
+    /// Takes one of the places of those who record. Without one the launch is not recorded.
+    fn become_recorder(&self, decided: &mut Decided) -> Option<File> {
+        let place = single::take_place(&self.store, RECORDERS_MAX);
+        if let Err(error) = &place {
+            self.say(format_args!("not recorded: {error}"));
+            (decided.decision.records, decided.decision.profiles_paths) = (false, false);
+        }
+        place.ok()
+    }
+
+    fn keep(&self, circumstances: &Circumstances, result: &LaunchResult) {
+        let app = &self.asked.app;
+        let kept = single::change_launch(&self.store, app, LOCK_MAX, |state| {
+            let learned = circumstances.conclude(state, result);
+            self.say(words::learned(app, &learned, state));
+        });
+        match kept {
+            Ok(warning) => warning.iter().for_each(|warning| self.say(warning)),
+            Err(error) => self.say(format_args!("what was learned is not kept: {error}")),
+        }
+    }
+
+    fn report(&self, record: &LaunchRecord) {
+        let Some(path) = &self.asked.arguments.report else {
+            return;
+        };
+        if let Err(error) = append_record(path, record) {
+            self.say(format_args!("report {}: {error}", path.display()));
+        }
+    }
+}
+
+/// The launch's result, as soon as it is there.
+fn wait_for_result(launches: &Launches, wait_max: Duration) -> Option<LaunchResult> {
+    let until = Instant::now() + wait_max;
+    loop {
+        if let Some(result) = launches.results().pop() {
+            return Some(result);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).ok()?;
+        let mut fds = [PollFd::from_borrowed_fd(launches.done_fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&left)) {
+            Ok(0) => return None,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+fn wall_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}

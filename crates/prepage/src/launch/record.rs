@@ -1,0 +1,160 @@
+//! What one launch did: a line of `prepage run --report`, and of `prepage stats`.
+
+use super::decide::Decided;
+use prepage_core::identity::AppId;
+use prepage_core::launch::manager::{Help, Phase};
+use prepage_core::launch::misses::{Misses, from_accesses, from_requests};
+use prepage_core::launch::recording::{LaunchEnd, Recording};
+use prepage_engine::LaunchResult;
+use prepage_kernel::page::page_size;
+use serde::{Deserialize, Serialize};
+
+/// One launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchRecord {
+    /// The application's id.
+    pub app: String,
+    /// The phase in which it began: `profiling`, `generation`, `prefetch`, or `{"off": why}`.
+    pub phase: Phase,
+    /// What was decided for it.
+    pub decision: DecisionRecord,
+    /// From its beginning to its end, in microseconds, without the idle time that showed the end.
+    pub launch_us: u64,
+    /// Pages that it accessed in files whose names were not found.
+    pub unresolved_pages: u64,
+    /// Why it was taken to be over.
+    pub end: LaunchEnd,
+    /// Pages that the device read for it, whoever asked.
+    pub device_pages: u64,
+    /// What was fetched.
+    pub prefetch: Option<PrefetchRecord>,
+    /// What was recorded.
+    pub recording: Option<RecordingRecord>,
+    /// What it had to read that the sequence does not hold, by accesses: what `launch.r_miss` judges.
+    pub misses: Option<Misses>,
+    /// The same by block requests, in the paper's classes; none without a block map.
+    pub request_misses: Option<Misses>,
+    /// From its beginning until the command was executed, in microseconds; none where nobody waited for that.
+    pub t_begin_to_exec_us: Option<u64>,
+    /// From the exec until the prefetch began, in microseconds; none where the launch was announced.
+    pub noticed_us: Option<u64>,
+}
+
+/// A decision, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionRecord {
+    /// It is recorded.
+    pub records: bool,
+    /// Its path calls as well.
+    pub profiles_paths: bool,
+    /// Pages to fetch.
+    pub prefetch_pages: u64,
+    /// Of these, pages that launches do not use.
+    pub gap_pages: u64,
+    /// Paths to replay.
+    pub paths: u64,
+    /// It could be helped and is not.
+    pub held_out: bool,
+}
+
+/// A prefetch, in numbers. Times since the launch began, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrefetchRecord {
+    /// When everything was asked for; none where the launch was over before.
+    pub submitted_us: Option<u64>,
+    /// When everything was there; likewise.
+    pub completed_us: Option<u64>,
+    /// Pages read from the device: those that were not in memory.
+    pub pages: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Paths replayed.
+    pub paths: u64,
+    /// CPU time.
+    pub cpu_us: u64,
+}
+
+/// A recording, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingRecord {
+    /// Pages accessed.
+    pub pages: u64,
+    /// Files.
+    pub files: u64,
+    /// Path calls.
+    pub calls: u64,
+    /// Block requests of the machine.
+    pub requests: u64,
+    /// Events lost.
+    pub lost: u64,
+    /// CPU time, in microseconds.
+    pub cpu_us: u64,
+}
+
+impl From<&Decided> for DecisionRecord {
+    fn from(decided: &Decided) -> Self {
+        let decision = &decided.decision;
+        let plan = decision.prefetch.as_ref();
+        Self {
+            records: decision.records,
+            profiles_paths: decision.profiles_paths,
+            prefetch_pages: plan.map_or(0, |p| p.pages()),
+            gap_pages: plan.map_or(0, |p| p.gap_pages),
+            paths: plan.map_or(0, |p| p.paths.len() as u64),
+            held_out: decision.is_held_out,
+        }
+    }
+}
+
+impl LaunchRecord {
+    /// That of a launch that is over.
+    pub fn new(app: &AppId, decided: &Decided, result: &LaunchResult) -> Self {
+        let (recording, sequence) = (result.recording.as_ref(), &decided.state.sequence);
+        let since_ns = decided.state.began_ns;
+        let known = recording.filter(|_| !sequence.reads.is_empty());
+        let by_map = known.zip(result.block_map.as_ref());
+        Self {
+            app: app.to_string(),
+            phase: decided.state.phase,
+            decision: DecisionRecord::from(decided),
+            launch_us: result.measured.launch_us,
+            unresolved_pages: result.unresolved_pages,
+            end: result.measured.end,
+            device_pages: result.measured.device_pages,
+            prefetch: result.prefetch.as_ref().map(|p| PrefetchRecord {
+                submitted_us: p.submitted_us,
+                completed_us: p.completed_us,
+                pages: p.pages,
+                calls: p.calls,
+                paths: p.paths,
+                cpu_us: p.cpu_us,
+            }),
+            recording: recording.map(|r| in_numbers(r, result.measured.recording_us)),
+            misses: known.map(|r| from_accesses(r, sequence, since_ns)),
+            request_misses: by_map
+                .map(|(r, map)| from_requests(r, map, sequence, since_ns, page_size())),
+            t_begin_to_exec_us: None,
+            noticed_us: None,
+        }
+    }
+
+    /// Whether it was helped, held out, or neither.
+    pub fn help(&self) -> Help {
+        match (self.prefetch.is_some(), self.decision.held_out) {
+            (true, _) => Help::Helped,
+            (false, true) => Help::HeldOut,
+            (false, false) => Help::None,
+        }
+    }
+}
+
+fn in_numbers(recording: &Recording, cpu_us: u64) -> RecordingRecord {
+    RecordingRecord {
+        pages: recording.pages(),
+        files: recording.files.len() as u64,
+        calls: recording.calls.len() as u64,
+        requests: recording.requests.len() as u64,
+        lost: recording.events_lost,
+        cpu_us,
+    }
+}

@@ -1,0 +1,449 @@
+//! Launches in the service: announced by `prepage run`, or seen as a program is executed.
+
+use super::Service;
+use super::calls::{Answer, may_act, not_found, reply};
+use super::poller::{Poller, Token};
+use crate::api::{
+    ApiError, LaunchBeginParameters, LaunchBeginReply, LaunchEndParameters, LaunchOutcome,
+    LaunchPrefetchedReply, LaunchReportReply,
+};
+use crate::config::{Config, LaunchPolicy};
+use crate::identity::{
+    ProcessFacts, base_name, identify, is_session_program, may_run_scripts, program,
+};
+use crate::launch::decide::{Circumstances, Decided};
+use crate::launch::options::LaunchOptions;
+use crate::launch::record::{DecisionRecord, LaunchRecord};
+use crate::sources::api::Caller;
+use crate::sources::execs::{Exec, Execs};
+use crate::{discover, log_warning};
+use prepage_core::identity::{AppId, AppKind};
+use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_core::machine::Nanos;
+use prepage_core::params::Mode;
+use prepage_core::params::launch::LaunchStart;
+use prepage_engine::{Launch, Launches, Rights};
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::process;
+use prepage_kernel::support::Support;
+use rustix::event::epoll::EventFlags;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Last launches kept of one application.
+const RECORDS_MAX: usize = 16;
+
+/// Applications of which last launches are kept.
+const RECORDED_APPS_MAX: usize = 256;
+
+/// Launches of one user who is not root that are under way at once.
+const LAUNCHES_OF_USER_MAX: usize = 16;
+
+/// Longest path that a caller may name, in bytes.
+const PATH_BYTES_MAX: usize = 4_096;
+
+/// Most bytes looked at of a process's environment.
+const ENVIRONMENT_BYTES_MAX: u64 = 64 << 10;
+
+/// A launch that is not over.
+#[derive(Debug)]
+struct UnderWay {
+    app: AppId,
+    root_pid: i32,
+    circumstances: Circumstances,
+    decided: Decided,
+    /// From the exec until help began, where the exec was seen.
+    noticed_us: Option<u64>,
+    /// The program was not executed: nothing is learned.
+    has_failed: bool,
+}
+
+/// What helps launches.
+#[derive(Debug)]
+pub struct LaunchHelp {
+    engine: Launches,
+    /// `None` where the kernel refuses.
+    execs: Option<Execs>,
+    warnings: Vec<String>,
+    under_way: BTreeMap<u64, UnderWay>,
+    next: u64,
+    /// By application, oldest first.
+    records: BTreeMap<AppId, VecDeque<(u64, LaunchRecord)>>,
+}
+
+/// A process that is about to be, or has just become, an application.
+struct Launching<'a> {
+    app: AppId,
+    process: &'a ProcessFacts,
+    began: Nanos,
+    options: LaunchOptions,
+    is_announced: bool,
+}
+
+impl LaunchHelp {
+    /// Starts what records and prefetches; what the kernel refuses is done without.
+    ///
+    /// # Errors
+    /// Where a thread cannot be created.
+    pub fn start(config: &Config, support: &Support) -> prepage_engine::Result<Self> {
+        let engine = Launches::start(&config.engine(), &config.launch, support)?;
+        let mut warnings = engine.warnings().to_vec();
+        let execs = Execs::open()
+            .map_err(|error| {
+                warnings.push(format!(
+                    "{error}; a launch is seen only where `prepage run` announces it"
+                ));
+            })
+            .ok();
+        Ok(Self {
+            engine,
+            execs,
+            warnings,
+            under_way: BTreeMap::new(),
+            next: 0,
+            records: BTreeMap::new(),
+        })
+    }
+
+    /// What the kernel refused, and what that costs.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    /// Has the event loop told of launches that are over, and of execs.
+    pub(super) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
+        poller.add(self.engine.done_fd(), Token::Launches, EventFlags::IN)?;
+        for fd in self.execs.iter().flat_map(Execs::fds) {
+            poller.add(fd, Token::Execs, EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    /// The last launches of an application, oldest first.
+    pub fn records(&self, app: &AppId) -> impl Iterator<Item = &LaunchRecord> {
+        let records = self.records.get(app).into_iter().flatten();
+        records.map(|(_, record)| record)
+    }
+
+    /// The applications of which there are some.
+    pub fn apps(&self) -> impl Iterator<Item = &AppId> {
+        self.records.keys()
+    }
+
+    fn keep(&mut self, app: &AppId, id: u64, record: LaunchRecord) {
+        if self.records.len() >= RECORDED_APPS_MAX && !self.records.contains_key(app) {
+            let oldest = self
+                .records
+                .iter()
+                .min_by_key(|(_, r)| r.back().map(|(id, _)| *id));
+            let oldest = oldest.map(|(app, _)| app.clone());
+            oldest.and_then(|app| self.records.remove(&app));
+        }
+        let records = self.records.entry(app.clone()).or_default();
+        if records.len() == RECORDS_MAX {
+            records.pop_front();
+        }
+        records.push_back((id, record));
+    }
+
+    fn is_under_way(&self, pid: i32) -> bool {
+        self.under_way.values().any(|launch| launch.root_pid == pid)
+    }
+}
+
+impl Service {
+    /// Listens to execs while there is an application whose launch may be seen by them.
+    pub(super) fn watch_execs(&mut self) {
+        let wanted = match self.config.service.launches {
+            LaunchPolicy::Off => false,
+            LaunchPolicy::Tracked => self.tracking.apps().next().is_some(),
+            LaunchPolicy::Interactive => true,
+        };
+        let wanted = wanted && self.machine.mode() != Mode::Off;
+        let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
+        if let Some(Err(error)) = execs.map(|execs| execs.listen(wanted)) {
+            log_warning!("launches are seen only where `prepage run` announces them: {error}");
+        }
+    }
+
+    /// Programs were executed.
+    pub(super) fn see_execs(&mut self) {
+        let is_any = self.config.service.launches == LaunchPolicy::Interactive;
+        let mut names = BTreeSet::new();
+        let mut has_groups = false;
+        for app in self.tracking.apps() {
+            match app.kind {
+                AppKind::Executable => drop(names.insert(base_name(&app.name))),
+                _ => has_groups = true,
+            }
+        }
+        // What cannot be one of them is not looked up in /proc.
+        let wants = |path: &str| {
+            is_any || has_groups || names.contains(base_name(path)) || may_run_scripts(path)
+        };
+        let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
+        let execs = execs.map(|execs| execs.drain(wants)).unwrap_or_default();
+        for exec in execs {
+            self.see_exec(&exec);
+        }
+    }
+
+    fn see_exec(&mut self, exec: &Exec) {
+        let is_known = self
+            .launches
+            .as_ref()
+            .is_none_or(|l| l.is_under_way(exec.pid));
+        // It may have ended already.
+        let chain = match is_known {
+            true => return,
+            false => discover::chain(exec.pid).unwrap_or_default(),
+        };
+        let Some(identity) = identify(&chain, &self.around) else {
+            return;
+        };
+        // Any other process of an application is not its launch.
+        if identity.main != exec.pid || self.is_part_of_launch(&chain) {
+            return;
+        }
+        let is_chosen = self.tracking.contains(&identity.app)
+            || self.config.service.launches == LaunchPolicy::Interactive
+                && !is_session_program(&chain[0])
+                && is_interactive(exec.pid);
+        if is_chosen {
+            self.begin_launch(Launching {
+                app: identity.app,
+                process: &chain[0],
+                began: exec.at,
+                options: LaunchOptions::default(),
+                is_announced: false,
+            });
+        }
+    }
+
+    fn is_part_of_launch(&self, chain: &[ProcessFacts]) -> bool {
+        let help = self.launches.as_ref();
+        help.is_some_and(|help| chain.iter().any(|p| help.is_under_way(p.pid)))
+    }
+
+    /// Decides on a launch and begins it; none where nothing is done.
+    fn begin_launch(&mut self, launching: Launching<'_>) -> Option<(u64, Decided)> {
+        let Launching {
+            app,
+            process,
+            began,
+            options,
+            is_announced,
+        } = launching;
+        let mode = self.machine.mode();
+        if mode == Mode::Off || options.is_default() && self.store.pass_launch(&app) {
+            return None;
+        }
+        let unknown = LaunchState::default();
+        let state = self
+            .store
+            .load(&app)
+            .map_or(&unknown, |stored| &stored.launch);
+        let params = options.parameters(&self.config.launch);
+        let name: &str = match app.kind {
+            AppKind::Executable => &app.name,
+            _ => process.exe.as_deref().unwrap_or_default(),
+        };
+        let circumstances = Circumstances::find(name, process, params);
+        let mut decided = circumstances.decide(state, &options);
+        if !matches!(mode, Mode::File | Mode::Full) {
+            decided.decision.prefetch = None;
+        }
+        let status = process::status(process.pid).ok()?;
+        let help = self.launches.as_mut()?;
+        if !decided.does_something() {
+            return None;
+        }
+        let id = help.next;
+        help.next += 1;
+        let now = monotonic_ns();
+        help.engine.begin(Launch {
+            id,
+            root_pid: process.pid,
+            rights: Rights {
+                uid: status.uid.file_system,
+                gid: status.gid.file_system,
+                groups: status.groups,
+            },
+            began,
+            began_wall_ns: wall_ns().saturating_sub_unsigned(now.saturating_sub(began)),
+            decision: decided.decision.clone(),
+            sequence: Arc::new(decided.state.sequence.clone()),
+            traces_paths: false,
+        });
+        let launch = UnderWay {
+            app,
+            root_pid: process.pid,
+            circumstances,
+            decided: decided.clone(),
+            noticed_us: (!is_announced).then(|| monotonic_ns().saturating_sub(began) / 1_000),
+            has_failed: false,
+        };
+        help.under_way.insert(id, launch);
+        Some((id, decided))
+    }
+
+    /// Launches are over.
+    pub(super) fn see_launches(&mut self) {
+        let results = self.launches.as_ref().map(|l| l.engine.results());
+        for result in results.unwrap_or_default() {
+            let help = self.launches.as_mut();
+            let Some(launch) = help.and_then(|help| help.under_way.remove(&result.id)) else {
+                continue;
+            };
+            let plan = launch.decided.decision.prefetch.as_ref();
+            let is_launch = plan.is_none_or(|plan| plan.start != LaunchStart::Only);
+            if launch.has_failed {
+                continue;
+            }
+            let mut record = LaunchRecord::new(&launch.app, &launch.decided, &result);
+            record.noticed_us = launch.noticed_us;
+            if is_launch {
+                let stored = self.store.load(&launch.app);
+                let mut state = stored.map(|s| s.launch.clone()).unwrap_or_default();
+                launch.circumstances.conclude(&mut state, &result);
+                self.store.save_launch(&launch.app, &state);
+            }
+            if let Some(help) = &mut self.launches {
+                help.keep(&launch.app, result.id, record);
+            }
+        }
+    }
+
+    /// `LaunchBegin`: the caller's own process is about to execute a program.
+    pub(super) fn call_launch_begin(
+        &mut self,
+        caller: Caller,
+        given: &LaunchBeginParameters,
+    ) -> Answer {
+        checked_path(&given.exe, "exe")?;
+        checked_path(&given.name, "name")?;
+        let owner = caller.uid;
+        let help = self.launches.as_ref().ok_or_else(|| ApiError::Failed {
+            reason: "launches are not helped here: see `prepage doctor`".into(),
+        })?;
+        let own = help
+            .under_way
+            .values()
+            .filter(|launch| launch.app.owner == owner);
+        if owner != 0 && own.count() >= LAUNCHES_OF_USER_MAX {
+            let reason = format!("{LAUNCHES_OF_USER_MAX} of your launches are under way");
+            return Err(ApiError::Failed { reason });
+        }
+        let mut chain = discover::chain(caller.pid)
+            .map_err(|_| not_found(format!("there is no process {}", caller.pid)))?;
+        chain[0].exe = Some(given.name.clone());
+        chain[0].arguments = vec![given.name.clone()];
+        let identity = identify(&chain, &self.around).filter(|i| i.main == caller.pid);
+        let app = identity.map(|i| i.app).or_else(|| program(&chain[0]));
+        let app = app.filter(|app| app.owner == owner);
+        let app = app.ok_or_else(|| not_found("that is no application of yours"))?;
+        chain[0].exe = Some(given.exe.clone());
+        let begun = self.begin_launch(Launching {
+            app: app.clone(),
+            process: &chain[0],
+            began: monotonic_ns(),
+            options: given.options,
+            is_announced: true,
+        });
+        let stored = self.store.load(&app);
+        let phase = stored.map_or(Phase::default(), |s| s.launch.phase);
+        let plan = begun
+            .as_ref()
+            .and_then(|(_, d)| d.decision.prefetch.as_ref());
+        reply(LaunchBeginReply {
+            app: app.to_string(),
+            launch: begun.as_ref().map(|(id, _)| *id),
+            phase: begun.as_ref().map_or(phase, |(_, d)| d.state.phase),
+            waits: plan.is_some_and(|plan| plan.start != LaunchStart::Together),
+            decision: begun
+                .as_ref()
+                .map(|(_, d)| DecisionRecord::from(d))
+                .unwrap_or_default(),
+        })
+    }
+
+    fn own_launch(&mut self, caller: Caller, id: u64) -> Result<&mut UnderWay, ApiError> {
+        let help = self.launches.as_mut();
+        let launch = help.and_then(|help| help.under_way.get_mut(&id));
+        launch
+            .filter(|launch| may_act(caller, &launch.app))
+            .ok_or_else(|| not_found(format!("no launch {id} of yours is under way")))
+    }
+
+    /// `LaunchEnd`: the caller knows how it went on.
+    pub(super) fn call_launch_end(&mut self, caller: Caller, given: LaunchEndParameters) -> Answer {
+        let launch = self.own_launch(caller, given.launch)?;
+        launch.has_failed |= given.outcome == LaunchOutcome::Failed;
+        if let Some(help) = &self.launches {
+            help.engine.settled(given.launch);
+        }
+        reply(serde_json::json!({}))
+    }
+
+    /// `LaunchPrefetched`: answered at once.
+    pub(super) fn call_launch_prefetched(&mut self, caller: Caller, id: u64) -> Answer {
+        let is_under_way = self.own_launch(caller, id).is_ok();
+        let help = self.launches.as_ref().filter(|_| is_under_way);
+        let complete = help.is_none_or(|help| help.engine.wait_prefetched(id, Duration::ZERO));
+        reply(LaunchPrefetchedReply { complete })
+    }
+
+    /// `LaunchReport`: what a launch did, once it is over.
+    pub(super) fn call_launch_report(&mut self, caller: Caller, id: u64) -> Answer {
+        if self.own_launch(caller, id).is_ok() {
+            return reply(LaunchReportReply { record: None });
+        }
+        let kept = self.launches.iter().flat_map(|help| &help.records);
+        let own = kept.filter(|(app, _)| may_act(caller, app));
+        let found = own
+            .flat_map(|(_, records)| records)
+            .find(|(of, _)| *of == id);
+        match found {
+            Some((_, record)) => reply(LaunchReportReply {
+                record: Some(record.clone()),
+            }),
+            None => Err(not_found(format!(
+                "launch {id} is none of yours, or long over"
+            ))),
+        }
+    }
+}
+
+fn checked_path(path: &str, parameter: &str) -> Result<(), ApiError> {
+    let printable = !path.chars().any(char::is_control);
+    if (1..=PATH_BYTES_MAX).contains(&path.len()) && printable {
+        return Ok(());
+    }
+    Err(ApiError::InvalidParameter {
+        parameter: parameter.into(),
+        reason: format!("it has 1 to {PATH_BYTES_MAX} bytes and no control characters"),
+    })
+}
+
+/// Whether a process was launched in a graphical session and not from a terminal.
+fn is_interactive(pid: i32) -> bool {
+    let mut environment = Vec::new();
+    let opened = std::fs::File::open(format!("/proc/{pid}/environ"));
+    let read = opened.and_then(|f| f.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment));
+    let mut variables = environment.split(|&byte| byte == 0);
+    let has_display = read.is_ok()
+        && variables.any(|v| v.starts_with(b"DISPLAY=") || v.starts_with(b"WAYLAND_DISPLAY="));
+    let input = std::fs::read_link(format!("/proc/{pid}/fd/0"));
+    let is_typed = input.is_ok_and(|path| path.as_os_str().as_bytes().starts_with(b"/dev/pts/"));
+    has_display && !is_typed
+}
+
+fn wall_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}

@@ -1,0 +1,528 @@
+//! `prepage run` as a person types it: whatever is done for the launch, the command is as if it had been run without.
+
+mod common;
+
+use common::{Service, TempDir, is_root, wait_until};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// `prepage run` without a service, with a store of its own.
+fn run(store: &Path, arguments: &[&str]) -> Command {
+    assert!(
+        is_root(),
+        "without a service only root's launches are helped"
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prepage"));
+    command.arg("run").arg("--store").arg(store).args(arguments);
+    command
+}
+
+fn output(store: &Path, arguments: &[&str]) -> Output {
+    run(store, arguments).output().expect("prepage")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The lines of a report, once there are so many.
+fn report(path: &Path, lines: usize) -> Vec<serde_json::Value> {
+    let read = || std::fs::read_to_string(path).unwrap_or_default();
+    wait_until("the report", || read().lines().count() >= lines);
+    let parse = |line: &str| serde_json::from_str(line).expect("JSON");
+    read().lines().map(parse).collect()
+}
+
+fn script(directory: &TempDir, name: &str, content: &str, mode: u32) -> String {
+    let path = directory.path().join(name);
+    std::fs::write(&path, content).expect("written");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("set");
+    path.to_str().expect("text").to_owned()
+}
+
+/// A program that is large enough to be helped.
+const PROGRAM: [&str; 3] = ["/usr/bin/perl", "-MPOSIX", "-e1"];
+
+#[test]
+fn a_launch_is_learned_twice_and_helped_from_then_on() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let file = directory.path().join("report");
+    let config = directory.path().join("prepage.toml");
+    let text =
+        "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\nretry_launches = 4\n";
+    std::fs::write(&config, text).expect("written");
+    let paths = [&config, &file].map(|p| p.to_str().expect("text"));
+    for lines in 1..=3 {
+        let options = ["--config", paths[0], "--report", paths[1], "--"];
+        let ran = output(&store, &[&options[..], &PROGRAM].concat());
+        assert!(ran.status.success(), "{ran:?}");
+        let last = report(&file, lines).remove(lines - 1);
+        let phases = ["profiling", "profiling", "prefetch"];
+        assert_eq!(last["phase"], phases[lines - 1], "{last}");
+        assert_eq!(last["end"], "exit", "{last}");
+        let planned = last["decision"]["prefetch_pages"].as_u64();
+        assert_eq!(planned > Some(0), lines == 3, "{last}");
+    }
+    // Fetched, and not run.
+    let options = [
+        "--config", paths[0], "--report", paths[1], "--start", "only", "--",
+    ];
+    let ran = output(
+        &store,
+        &[&options[..], &["/usr/bin/perl", "-e", "print 1"]].concat(),
+    );
+    assert!(
+        ran.status.success() && ran.stdout.is_empty() && ran.stderr.is_empty(),
+        "{ran:?}"
+    );
+    let fetched = report(&file, 4).remove(3);
+    assert!(fetched["prefetch"]["completed_us"].is_u64(), "{fetched}");
+    // Unhelped is no hold-out.
+    let options = [
+        "--config", paths[0], "--report", paths[1], "--order", "none", "--",
+    ];
+    assert!(
+        output(&store, &[&options[..], &PROGRAM].concat())
+            .status
+            .success()
+    );
+    let unhelped = report(&file, 5).remove(4);
+    assert_eq!(
+        (&unhelped["prefetch"], &unhelped["decision"]["held_out"]),
+        (&serde_json::Value::Null, &false.into())
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_as_a_shell_does() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let plain = script(&directory, "plain", "true\n", 0o644);
+    let lost = script(&directory, "lost", "#!/no/such/interpreter\n", 0o755);
+    for (command, status, said) in [
+        ("no-such-command-anywhere", 127, "command not found"),
+        ("/no/such/file", 127, "No such file"),
+        (&plain, 126, "Permission denied"),
+        ("/tmp", 126, "Is a directory"),
+        (&lost, 126, "interpreter"),
+    ] {
+        let ran = output(&store, &["--", command]);
+        let complaint = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(status), "{command}: {complaint}");
+        assert!(
+            complaint.contains(said) && complaint.contains(command),
+            "{complaint}"
+        );
+    }
+    // A script without a first line is the shell's.
+    let bare = script(&directory, "bare", "echo \"$1\"; exit 5\n", 0o755);
+    let ran = output(&store, &["--", &bare, "said"]);
+    assert_eq!(
+        (ran.status.code(), text(&ran.stdout).as_str()),
+        (Some(5), "said\n")
+    );
+    let kept: Vec<_> = std::fs::read_dir(&store)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect();
+    let names: Vec<_> = kept
+        .iter()
+        .map(|e| text(e.file_name().as_encoded_bytes()))
+        .collect();
+    assert!(
+        !names
+            .iter()
+            .any(|n| n.contains("plain") || n.contains("lost")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn wrong_options_are_usage_errors() {
+    let directory = TempDir::new();
+    for arguments in [
+        &["--order", "fast", "--", "true"][..],
+        &["--start", "x", "true"],
+        &[],
+    ] {
+        let ran = output(directory.path(), arguments);
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
+    }
+    let said = text(&output(directory.path(), &["--order", "fast", "true"]).stderr);
+    assert!(said.contains("whole-files"), "{said}");
+    let ran = output(directory.path(), &["--report", "/no/such/place", "true"]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stderr).contains("report /no/such/place"));
+}
+
+#[test]
+fn status_signals_and_streams_are_the_commands() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let sh = |line: &str| output(&store, &["--", "sh", "-c", line]);
+    assert_eq!(sh("exit 77").status.code(), Some(77));
+    assert_eq!(sh("kill -KILL $$").status.signal(), Some(9));
+    let ran = sh("echo out; echo err >&2");
+    assert_eq!(
+        (text(&ran.stdout), text(&ran.stderr)),
+        ("out\n".into(), "err\n".into())
+    );
+    // SIGPIPE kills as it should: Rust's runtime ignores it.
+    assert_eq!(sh("kill -PIPE $$").status.signal(), Some(13));
+    let mut child = run(&store, &["--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("prepage");
+    std::io::Write::write_all(&mut child.stdin.take().expect("piped"), b"typed").expect("taken");
+    assert_eq!(
+        text(&child.wait_with_output().expect("ended").stdout),
+        "typed"
+    );
+    // The pid that was asked is the command's.
+    let child = run(&store, &["--", "sh", "-c", "echo $$"])
+        .stdout(Stdio::piped())
+        .spawn();
+    let child = child.expect("prepage");
+    let pid = child.id();
+    let said = text(&child.wait_with_output().expect("ended").stdout);
+    assert_eq!(said.trim(), pid.to_string());
+}
+
+#[test]
+fn nothing_is_inherited_and_no_child_is_left() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let bare = Command::new("ls")
+        .args(["/proc/self/fd"])
+        .output()
+        .expect("ls");
+    let ran = output(&store, &["--", "ls", "/proc/self/fd"]);
+    assert_eq!(
+        text(&ran.stdout).lines().count(),
+        text(&bare.stdout).lines().count()
+    );
+    // A child of ours would be a child of the command.
+    let line = "cat /proc/$$/task/$$/children; grep -E 'SigBlk|SigIgn' /proc/self/status";
+    let bare = Command::new("sh").args(["-c", line]).output().expect("sh");
+    let ran = output(&store, &["--", "sh", "-c", line]);
+    let count = |bytes: &[u8]| text(bytes).lines().next().unwrap_or("").split(' ').count();
+    assert_eq!(count(&ran.stdout), count(&bare.stdout));
+    let masks = |bytes: &[u8]| {
+        text(bytes)
+            .lines()
+            .skip(1)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(masks(&ran.stdout), masks(&bare.stdout));
+    // The reader of a pipe waits for the command, not for what accompanies it.
+    let begun = Instant::now();
+    let line = format!(
+        "{} run --store {} -- sh -c 'echo x; sleep 3 >/dev/null 2>&1 &' | cat",
+        env!("CARGO_BIN_EXE_prepage"),
+        store.display()
+    );
+    let piped = Command::new("sh").args(["-c", &line]).output().expect("sh");
+    assert_eq!(text(&piped.stdout), "x\n");
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "the pipe was held open"
+    );
+}
+
+#[test]
+fn terminals_and_job_control_are_the_commands() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let prepage = format!(
+        "{} run --store {} --",
+        env!("CARGO_BIN_EXE_prepage"),
+        store.display()
+    );
+    let pty = |line: &str| {
+        let out = Command::new("script")
+            .args(["-qec", line, "/dev/null"])
+            .stdin(Stdio::null())
+            .output();
+        text(&out.expect("script(1), of util-linux or bsdutils").stdout)
+    };
+    assert!(pty(&format!("{prepage} tty")).contains("/dev/pts/"));
+    // Stopped and continued in a shell with job control; then in the background.
+    let line = format!(
+        "bash -imc '{prepage} sh -c \"kill -TSTP \\$\\$; echo continued\"; jobs; fg; {prepage} sh -c \"exit 4\" & wait $!; echo background $?'"
+    );
+    let said = pty(&line);
+    assert!(said.contains("Stopped"), "{said}");
+    assert!(
+        said.contains("continued") && said.contains("background 4"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_store_that_cannot_be_used_stops_nothing() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let verbose = |store: &Path| output(store, &["-v", "--", "sh", "-c", "echo ran"]);
+    let profile = || {
+        let entries = std::fs::read_dir(&store).expect("a store").flatten();
+        let mut profiles = entries.map(|e| e.path());
+        profiles
+            .find(|p| p.extension().is_some_and(|e| e == "profile"))
+            .expect("a profile")
+    };
+    assert_eq!(text(&verbose(&store).stdout), "ran\n");
+    // Damaged: set aside, begun anew.
+    let whole = std::fs::read(profile()).expect("readable");
+    let mut damaged = whole.clone();
+    *damaged.last_mut().expect("bytes") ^= 1;
+    std::fs::write(profile(), &damaged).expect("written");
+    let ran = verbose(&store);
+    assert!(
+        text(&ran.stderr).contains("set aside"),
+        "{}",
+        text(&ran.stderr)
+    );
+    assert_eq!(text(&ran.stdout), "ran\n");
+    // Of a later version: left as it is.
+    let mut newer = whole;
+    newer[7] += 1;
+    std::fs::write(profile(), &newer).expect("written");
+    let ran = verbose(&store);
+    assert!(
+        text(&ran.stderr).contains("of format"),
+        "{}",
+        text(&ran.stderr)
+    );
+    assert_eq!(
+        (text(&ran.stdout), std::fs::read(profile()).expect("kept")),
+        ("ran\n".into(), newer)
+    );
+    // No directory at all.
+    let ran = verbose(Path::new("/dev/null/store"));
+    assert!(
+        text(&ran.stderr).contains("/dev/null/store"),
+        "{}",
+        text(&ran.stderr)
+    );
+    assert_eq!(text(&ran.stdout), "ran\n");
+}
+
+#[test]
+fn a_full_disk_stops_nothing() {
+    let directory = TempDir::new();
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"])
+        .arg(directory.path())
+        .status();
+    assert!(
+        mount.expect("mount").success(),
+        "this test needs to mount a tmpfs"
+    );
+    std::fs::write(directory.path().join("full"), vec![1; 12 << 10]).expect("most of it");
+    let ran = output(directory.path(), &["-v", "--", "sh", "-c", "echo ran"]);
+    let is_clean = !std::fs::read_dir(directory.path())
+        .expect("mounted")
+        .flatten()
+        .any(|e| e.path().extension().is_some_and(|e| e == "new"));
+    let unmount = Command::new("umount").arg(directory.path()).status();
+    assert!(unmount.expect("umount").success());
+    assert_eq!(text(&ran.stdout), "ran\n");
+    assert!(
+        text(&ran.stderr).contains("not kept"),
+        "{}",
+        text(&ran.stderr)
+    );
+    assert!(is_clean, "half a profile was left");
+}
+
+#[test]
+fn the_accompanying_process_may_be_killed_at_any_time() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let child = run(&store, &["--", "sh", "-c", "sleep 0.3; exit 6"]).spawn();
+    let mut child = child.expect("prepage");
+    let store_text = store.to_str().expect("text").to_owned();
+    let mut killed = 0;
+    let is_ours = |pid: i32| {
+        pid != child.id().cast_signed()
+            && prepage_kernel::process::cmdline(pid)
+                .is_ok_and(|words| words.iter().any(|w| *w == *store_text))
+    };
+    wait_until("the accompanying process", || {
+        let pids = prepage_kernel::process::processes().unwrap_or_default();
+        for pid in pids.into_iter().filter(|pid| is_ours(*pid)) {
+            let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+            killed += u32::from(
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok(),
+            );
+        }
+        killed > 0
+    });
+    assert_eq!(child.wait().expect("ended").code(), Some(6));
+}
+
+#[test]
+fn many_launches_at_once_all_run() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let children: Vec<_> = (0..64)
+        .map(|_| {
+            run(&store, &["--", "sh", "-c", "exit 9"])
+                .spawn()
+                .expect("prepage")
+        })
+        .collect();
+    for mut child in children {
+        assert_eq!(child.wait().expect("ended").code(), Some(9));
+    }
+}
+
+#[test]
+fn limits_and_other_users_programs() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let prepage = env!("CARGO_BIN_EXE_prepage");
+    for limit in ["-n 5", "-u 1", "-f 0"] {
+        let line = format!(
+            "ulimit {limit}; exec {prepage} run --store {} -- sh -c 'exit 8'",
+            store.display()
+        );
+        let ran = Command::new("sh").args(["-c", &line]).output().expect("sh");
+        assert_eq!(ran.status.code(), Some(8), "{limit}: {}", text(&ran.stderr));
+    }
+    // A program that changes its user, even while its path calls are recorded.
+    let program = directory.path().join("id");
+    std::fs::copy("/usr/bin/id", &program).expect("a copy");
+    std::os::unix::fs::chown(&program, Some(65_534), None).expect("given away");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).expect("setuid");
+    let ran = output(&store, &["--", program.to_str().expect("text"), "-u"]);
+    assert_eq!(text(&ran.stdout), "65534\n");
+}
+
+/// As an ordinary user, from a copy that this user may run.
+fn as_nobody(directory: &TempDir, socket: &Path, arguments: &[&str]) -> Output {
+    const NOBODY: u32 = 65_534;
+    let copy = directory.path().join("prepage");
+    if !copy.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_prepage"), &copy).expect("a copy");
+    }
+    let mut command = Command::new(copy);
+    command
+        .arg("--socket")
+        .arg(socket)
+        .arg("run")
+        .args(arguments);
+    command
+        .current_dir("/")
+        .gid(NOBODY)
+        .uid(NOBODY)
+        .output()
+        .expect("prepage")
+}
+
+#[test]
+fn an_ordinary_user_without_a_service_is_told_so_on_request() {
+    assert!(is_root(), "this test needs root, to become another user");
+    let directory = TempDir::new();
+    let socket = directory.path().join("none");
+    let ran = as_nobody(&directory, &socket, &["--", "sh", "-c", "exit 3"]);
+    assert_eq!(
+        (ran.status.code(), text(&ran.stderr).as_str()),
+        (Some(3), "")
+    );
+    let ran = as_nobody(&directory, &socket, &["-v", "--", "sh", "-c", "exit 3"]);
+    assert!(
+        text(&ran.stderr).contains("not helped"),
+        "{}",
+        text(&ran.stderr)
+    );
+    assert_eq!(ran.status.code(), Some(3));
+}
+
+#[test]
+fn the_service_learns_and_helps_a_users_launches() {
+    assert!(is_root(), "this test needs root, to become another user");
+    let service = Service::start("[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\n");
+    let launches = |service: &Service| {
+        let stats = service.json(&["stats"]);
+        stats["launches"].as_array().expect("a list").clone()
+    };
+    for number in 1..=3 {
+        let ran = as_nobody(
+            &service.directory,
+            &service.socket(),
+            &[&["--"][..], &PROGRAM].concat(),
+        );
+        assert!(ran.status.success(), "{ran:?}");
+        wait_until("the launch's end", || launches(&service).len() == number);
+    }
+    let seen = launches(&service);
+    assert_eq!(seen[2]["phase"], "prefetch", "{seen:?}");
+    assert_eq!(seen[2]["app"], "executable:/usr/bin/perl@65534");
+    assert!(seen[2]["decision"]["prefetch_pages"].as_u64() > Some(0));
+    let known = service.json(&["explain", "perl"]);
+    assert_eq!(
+        (&known["launch"]["launches"], &known["launch"]["phase"]),
+        (&3.into(), &"prefetch".into())
+    );
+    assert!(
+        service
+            .call(&["explain", "perl"])
+            .contains("launch sequence")
+    );
+    assert!(service.call(&["stats"]).contains("helped"));
+    assert!(service.call(&["apps", "list"]).contains("prefetch"));
+    // What is learned is kept, exported and imported.
+    let file = service.directory.path().join("perl.profile");
+    let file = file.to_str().expect("text");
+    service.call(&["apps", "export", "perl", file]);
+    service.call(&["apps", "forget", "perl"]);
+    service.call(&["apps", "import", file]);
+    assert_eq!(
+        service.json(&["explain", "perl"])["launch"]["phase"],
+        "prefetch"
+    );
+    // A command that is not found was no launch.
+    let ran = as_nobody(
+        &service.directory,
+        &service.socket(),
+        &["--", "/no/such/file"],
+    );
+    assert_eq!(ran.status.code(), Some(127));
+    assert_eq!(launches(&service).len(), 3);
+}
+
+#[test]
+fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
+    let service = Service::start("[launch]\npages_min = 1\nlaunch_us_min = 0\n");
+    let apps = TempDir::new();
+    let app = common::application(&apps, "seen");
+    service.call(&["track", "--pid", &app.pid().to_string()]);
+    drop(app);
+    let state = || service.json(&["status"])["apps"][0]["state"].clone();
+    wait_until("its end", || state() == "not running");
+    let app = common::application(&apps, "seen");
+    drop(app);
+    let launches = || {
+        service.json(&["stats"])["launches"]
+            .as_array()
+            .expect("a list")
+            .clone()
+    };
+    wait_until("the launch", || !launches().is_empty());
+    let launch = &launches()[0];
+    assert!(launch["noticed_us"].is_u64(), "{launch}");
+    assert!(
+        launch["app"]
+            .as_str()
+            .is_some_and(|app| app.contains("/seen@")),
+        "{launch}"
+    );
+}
