@@ -31,6 +31,8 @@ use std::time::Duration;
 
 /// Most files that one prefetch has open.
 const OPEN_FILES_MAX: usize = 128;
+/// How many times `fetch.watchdog_ms` the reader waits for the first file to be opened.
+const START_WAITS: u32 = 8;
 /// Most entries of a directory that are listed ahead.
 const ENTRIES_MAX: usize = 65_536;
 
@@ -72,6 +74,8 @@ struct State {
     /// Slots that are open.
     open: usize,
     tasks_left: usize,
+    /// Whoever opens ahead has ended, or hangs: the reader opens for itself.
+    reader_opens: bool,
     reads_done: bool,
     outcome: PrefetchOutcome,
     stale_files: Vec<FileId>,
@@ -105,6 +109,7 @@ impl Prefetch {
                 files: vec![Slot::New; plan.files.len()],
                 open: 0,
                 tasks_left: 0,
+                reader_opens: false,
                 reads_done: false,
                 outcome: PrefetchOutcome::default(),
                 stale_files: Vec::new(),
@@ -197,8 +202,14 @@ impl Prefetch {
         FsUser::enter(rights.uid, rights.gid, Some(&rights.groups)).ok()
     }
 
-    /// Opens files in the order of their first reads.
     fn open_ahead(&self) {
+        self.open_in_order();
+        self.lock().reader_opens = true;
+        self.changed.notify_all();
+    }
+
+    /// Opens files in the order of their first reads.
+    fn open_in_order(&self) {
         let Some(_owner) = self.as_owner() else {
             return;
         };
@@ -248,12 +259,26 @@ impl Prefetch {
 
     /// A file to read now: mostly it is open. `None` where it is not to be read, or hangs.
     fn file(&self, file: u32) -> Option<Arc<OwnedFd>> {
-        let is_opening =
-            |state: &mut State| matches!(state.files.get(file as usize), Some(Slot::Opening));
-        let (mut state, _) = self
-            .changed
-            .wait_timeout_while(self.lock(), self.hang_max, is_opening)
-            .unwrap_or_else(PoisonError::into_inner);
+        // The reader opens nothing itself that may hang, as long as somebody else does: that hangs where it has been
+        // about one file for so long. It may have to wait for a thread first.
+        let is_awaited = |state: &mut State| match state.files.get(file as usize) {
+            Some(Slot::Opening) => true,
+            Some(Slot::New) => !state.reader_opens,
+            _ => false,
+        };
+        let mut state = self.lock();
+        for _ in 0..START_WAITS {
+            let waited;
+            (state, waited) = self
+                .changed
+                .wait_timeout_while(state, self.hang_max, is_awaited)
+                .unwrap_or_else(PoisonError::into_inner);
+            let is_about_one = state.files.iter().any(|s| matches!(s, Slot::Opening));
+            if !waited.timed_out() || is_about_one {
+                state.reader_opens |= waited.timed_out();
+                break;
+            }
+        }
         match state.files.get_mut(file as usize)? {
             Slot::Open(fd) => Some(Arc::clone(fd)),
             Slot::Opening | Slot::Skipped => None,

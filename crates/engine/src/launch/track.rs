@@ -252,14 +252,19 @@ impl Seen {
     /// one of its launch sequence, which may have been fetched for it, for the first time. While there is no sequence,
     /// every first access counts.
     pub fn last_need_us(&self, launch: &Launch) -> u64 {
-        let mut wanted: HashMap<InodeKey, ExtentSet> = HashMap::new();
+        // In the order of the launch, not of the pages.
+        let mut wanted: HashMap<InodeKey, Vec<Extent>> = HashMap::new();
         let sequence = &launch.sequence;
         for read in &sequence.reads {
             if let Some(file) = sequence.files.get(read.file as usize) {
                 let key = (file.file.device, file.file.inode);
-                wanted.entry(key).or_default().push_back(read.extent);
+                wanted.entry(key).or_default().push(read.extent);
             }
         }
+        let wanted: HashMap<InodeKey, ExtentSet> = wanted
+            .into_iter()
+            .map(|(key, extents)| (key, ExtentSet::from(extents)))
+            .collect();
         let is_wanted = |access: &&Access| {
             let key = self.keys.get(access.file as usize);
             let pages = key.and_then(|key| wanted.get(key));
