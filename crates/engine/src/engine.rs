@@ -5,11 +5,12 @@ use crate::executor::{Executor, FaultBurst, Members};
 use crate::fetch::cores::Cores;
 use crate::fetch::job::Job;
 use crate::fetch::pool::Pool;
+use crate::mailbox::Mailbox;
 use crate::members::Roster;
 use crate::observe::collect::Task;
 use crate::observe::faults::FaultLog;
 use crate::observe::files::FileTrace;
-use crate::observe::observer::{Command, Observer};
+use crate::observe::observer::{self, Command};
 use crate::params::{EngineParams, FetchParams};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
@@ -32,7 +33,7 @@ pub struct Engine {
     /// Cores with their capacities.
     capacities: Vec<(usize, u64)>,
     pool: Pool,
-    observer: Observer,
+    observer: Mailbox<Command, Event>,
     /// `None` where the kernel refuses: nothing is learned of anonymous pages then, and no onset is seen.
     faults: Option<FaultLog>,
     /// Turns the recording of file accesses on and off; `None` where there is none.
@@ -82,7 +83,7 @@ impl Engine {
         let switch = trace.as_ref().map(FileTrace::switch).transpose()?;
         Ok(Self {
             pool: Pool::start(&params.fetch, &cores)?,
-            observer: Observer::start(trace, &params.observe)?,
+            observer: observer::start(trace, &params.observe)?,
             params: params.clone(),
             capacities,
             faults,

@@ -23,8 +23,9 @@ use crate::launch::crew::Crew;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
-use crate::launch::recorder::{Begun, Command, Recorder};
+use crate::launch::recorder::{Begun, Command};
 use crate::launch::rings::{Gate, Rings};
+use crate::mailbox::Mailbox;
 use crate::members::Rights;
 use crate::params::EngineParams;
 use prepage_core::identity::FileId;
@@ -124,7 +125,7 @@ impl MeasuredLaunch {
 #[derive(Debug)]
 pub struct Launches {
     crew: Crew,
-    recorder: Recorder,
+    recorder: Mailbox<Command, LaunchResult>,
     /// Turns the rings on; `None` where there are none.
     gate: Option<Arc<Gate>>,
     /// What is known of each launch from its beginning until its result is taken.
@@ -174,7 +175,7 @@ impl Launches {
         Ok(Self {
             crew: Crew::start(params.fetch.path_threads)?,
             gate: rings.as_ref().map(|(_, gate)| Arc::clone(gate)),
-            recorder: Recorder::start(rings, launch, settle_max)?,
+            recorder: recorder::start(rings, launch, settle_max)?,
             under_way: Mutex::default(),
             params: params.clone(),
             warnings,

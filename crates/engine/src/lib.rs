@@ -4,12 +4,12 @@
 //! writes profiles ([`store`]). All of them sleep until they are given something to do.
 #![forbid(unsafe_code)]
 
-mod bell;
 mod engine;
 mod error;
 pub mod executor;
 pub mod fetch;
 pub mod launch;
+mod mailbox;
 mod members;
 pub mod observe;
 mod params;

@@ -1,6 +1,7 @@
 //! Parameters of fetching, observing and the store, with the paper's value named where it has one.
 
 use prepage_core::params::ParamError;
+use prepage_kernel::filemap::FilemapKind;
 use serde::{Deserialize, Serialize};
 
 /// How the scheduler treats the threads that fetch anonymous pages.
@@ -143,6 +144,16 @@ pub struct ObserveParams {
     pub access_events: bool,
     /// How long the end of a switch waits for fetching threads, in milliseconds.
     pub settle_ms: u64,
+}
+
+impl ObserveParams {
+    /// The tracepoints of file pages that are listened to, where the kernel has them.
+    pub(crate) fn filemap_kinds(&self) -> &'static [FilemapKind] {
+        match self.access_events {
+            true => &FilemapKind::ALL,
+            false => &[FilemapKind::Added],
+        }
+    }
 }
 
 impl Default for ObserveParams {

@@ -91,7 +91,7 @@ fn time(way: Way, command: &[OsString]) -> Outcome<u64> {
     let cpus = sched::online_cpus()?;
     let open = |ids: &[u32]| TracepointRings::open(ids, &cpus, RING_PAGES, Wakeup::Bytes(1 << 19));
     let tasks = match way {
-        Way::TaskRecords => Some(TaskRings::open(&cpus, RING_PAGES, 1 << 19)?),
+        Way::TaskRecords => Some(TaskRings::open(&cpus, RING_PAGES, Wakeup::Bytes(1 << 19))?),
         _ => None,
     };
     let events = match way {

@@ -87,6 +87,11 @@ impl Filemap {
         self.layouts.iter().map(|layout| layout.kind)
     }
 
+    /// Whether one of them reports accesses, and not only insertions.
+    pub fn reports_access(&self) -> bool {
+        self.kinds().any(|kind| kind != FilemapKind::Added)
+    }
+
     /// Their ids, for [`crate::perf::TracepointRings::open`].
     pub fn event_ids(&self) -> Vec<u32> {
         self.layouts.iter().map(|layout| layout.id).collect()

@@ -19,6 +19,14 @@ pub enum Wakeup {
     Bytes(u32),
 }
 
+impl Wakeup {
+    /// When a ring of so many pages is half full.
+    pub fn half_full(ring_pages: usize) -> Wakeup {
+        let half_bytes = ring_pages as u64 * crate::page::page_size() / 2;
+        Wakeup::Bytes(u32::try_from(half_bytes).unwrap_or(u32::MAX))
+    }
+}
+
 /// What a drain did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {

@@ -299,7 +299,7 @@ fn probe_perf() -> Fact {
 
 fn probe_task_records() -> Fact {
     let rings = sched::online_cpus().and_then(|cpus| {
-        let rings = TaskRings::open(&cpus, 1, 1)?;
+        let rings = TaskRings::open(&cpus, 1, Wakeup::Bytes(1))?;
         rings.enable()?;
         rings.disable()?;
         Ok(format!("on {} CPUs", cpus.len()))

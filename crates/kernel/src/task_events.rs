@@ -84,14 +84,14 @@ const RECORD_BYTES_MAX: usize = 4096 + 128;
 pub struct TaskRings(Rings);
 
 impl TaskRings {
-    /// Opens a ring of `ring_pages` (a power of two) pages on each of `cpus`, disabled. Its descriptor becomes readable
-    /// once `wakeup_bytes` bytes are unread. Rights and errors as for [`crate::perf::FaultRings::open`].
-    pub fn open(cpus: &[usize], ring_pages: usize, wakeup_bytes: u32) -> Result<TaskRings> {
+    /// Opens a ring of `ring_pages` (a power of two) pages on each of `cpus`, disabled. Nothing is sampled: of `wakeup`,
+    /// only [`Wakeup::Bytes`] ever makes it readable. Rights and errors as for [`crate::perf::FaultRings::open`].
+    pub fn open(cpus: &[usize], ring_pages: usize, wakeup: Wakeup) -> Result<TaskRings> {
         let event = Attributes::recording(
             TYPE_SOFTWARE,
             COUNT_SW_DUMMY,
             perf::SAMPLE_TIME,
-            Wakeup::Bytes(wakeup_bytes),
+            wakeup,
             FLAG_TASK
                 | FLAG_COMM
                 | FLAG_COMM_EXEC

@@ -1,7 +1,6 @@
 //! The thread that follows launches: it sleeps until one begins or ends, a ring is half full, or a deadline passes.
 
-use crate::bell::Bell;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::launch::finish::{Ended, finish};
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
@@ -9,6 +8,7 @@ use crate::launch::prefetch::Prefetch;
 use crate::launch::rings::{Batch, Gate, Rings};
 use crate::launch::track::{Seen, Track};
 use crate::launch::{Launch, LaunchResult};
+use crate::mailbox::{Closed, Inbox, Mailbox};
 use crate::observe::opens::Opening;
 use prepage_core::launch::recording::{LaunchEnd, Source, deadline};
 use prepage_core::machine::Nanos;
@@ -18,9 +18,7 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::sched::{self, Policy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 /// What the thread is told.
@@ -52,84 +50,27 @@ pub struct Begun {
     pub profile: Option<PathProfile>,
 }
 
-/// The thread's other end.
-#[derive(Debug)]
-pub struct Recorder {
-    commands: Sender<Command>,
-    bell: Arc<Bell>,
-    results: Receiver<LaunchResult>,
-    done: Arc<Bell>,
-}
-
-impl Recorder {
-    /// Creates the thread. Without rings, launches are not recorded.
-    ///
-    /// # Errors
-    /// [`Error::Thread`] where it cannot be created.
-    pub fn start(
-        rings: Option<(Rings, Arc<Gate>)>,
-        params: &LaunchParams,
-        settle_max: Duration,
-    ) -> Result<Self> {
-        let name = "prepage-record";
-        let failed = |source| Error::Thread {
-            name: name.into(),
-            source,
-        };
-        let bell = Arc::new(Bell::new().map_err(failed)?);
-        let done = Arc::new(Bell::new().map_err(failed)?);
-        let (commands, queue) = channel();
-        let (results_in, results) = channel();
+/// Creates the thread. Without rings, launches are not recorded.
+///
+/// # Errors
+/// [`crate::Error::Thread`] where it cannot be created.
+pub fn start(
+    rings: Option<(Rings, Arc<Gate>)>,
+    params: &LaunchParams,
+    settle_max: Duration,
+) -> Result<Mailbox<Command, LaunchResult>> {
+    let params = params.clone();
+    Mailbox::start("prepage-record", move |inbox| {
         let thread = Thread {
             rings,
             tracks: BTreeMap::new(),
             settled: Vec::new(),
-            params: params.clone(),
+            params,
             settle_max,
-            queue,
-            bell: Arc::clone(&bell),
-            results: results_in,
-            done: Arc::clone(&done),
+            inbox,
         };
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(512 << 10)
-            .spawn(move || thread.run())
-            .map_err(failed)?;
-        Ok(Self {
-            commands,
-            bell,
-            results,
-            done,
-        })
-    }
-
-    /// Tells the thread something and wakes it.
-    pub fn tell(&self, command: Command) {
-        // The thread ends only when this end is dropped.
-        let _ = self.commands.send(command);
-        self.bell.ring();
-    }
-
-    /// Readable when there are results.
-    pub fn done_fd(&self) -> BorrowedFd<'_> {
-        self.done.fd()
-    }
-
-    /// The launches that have ended since the last call.
-    pub fn results(&self) -> Vec<LaunchResult> {
-        self.done.silence();
-        self.results.try_iter().collect()
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        // The thread wakes, and finds its queue closed.
-        let (closed, _) = channel();
-        self.commands = closed;
-        self.bell.ring();
-    }
+        thread.run();
+    })
 }
 
 struct Thread {
@@ -139,10 +80,7 @@ struct Thread {
     settled: Vec<(u64, Nanos)>,
     params: LaunchParams,
     settle_max: Duration,
-    queue: Receiver<Command>,
-    bell: Arc<Bell>,
-    results: Sender<LaunchResult>,
-    done: Arc<Bell>,
+    inbox: Inbox<Command, LaunchResult>,
 }
 
 impl Thread {
@@ -157,7 +95,7 @@ impl Thread {
             if self.settled.is_empty() {
                 self.wait();
             }
-            self.bell.silence();
+            self.inbox.silence();
             if !self.turn() {
                 return;
             }
@@ -199,7 +137,7 @@ impl Thread {
 
     fn wait(&self) {
         let input = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let mut fds = vec![input(self.bell.fd())];
+        let mut fds = vec![input(self.inbox.fd())];
         let awaited = self.tracks.values().filter_map(|(t, _)| t.awaited.as_ref());
         fds.extend(awaited.map(|process| input(process.pidfd())));
         if let (Some((rings, _)), true) = (&self.rings, self.is_recording()) {
@@ -228,11 +166,11 @@ impl Thread {
     /// Does what it was told. Returns false when nobody is left to tell it anything.
     fn obey(&mut self) -> bool {
         loop {
-            match self.queue.try_recv() {
-                Ok(Command::Begin(begun)) => self.begin(*begun),
-                Ok(Command::Settled { id, at }) => self.settled.push((id, at)),
-                Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => return false,
+            match self.inbox.take() {
+                Ok(Some(Command::Begin(begun))) => self.begin(*begun),
+                Ok(Some(Command::Settled { id, at })) => self.settled.push((id, at)),
+                Ok(None) => return true,
+                Err(Closed) => return false,
             }
         }
     }
@@ -324,15 +262,13 @@ impl Thread {
 
     /// In a thread of its own: a file system that does not answer holds up this launch's result only.
     fn finish(&self, ended: Ended) {
-        let (results, done) = (self.results.clone(), Arc::clone(&self.done));
+        let outbox = self.inbox.outbox().clone();
         let work = move || {
             let _ = sched::set_current_thread_policy(Policy::Other {
                 nice: FINISH_NICE,
                 slice_us: None,
             });
-            // Nobody wants the result where this fails.
-            let _ = results.send(finish(ended));
-            done.ring();
+            outbox.send(finish(ended));
         };
         // No thread is to be had: the launch stays without a result.
         let _ = std::thread::Builder::new()

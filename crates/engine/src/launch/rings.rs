@@ -10,7 +10,6 @@ use prepage_core::extent::Extent;
 use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockEvent, BlockKind, BlockTrace};
 use prepage_kernel::filemap::{Filemap, FilemapKind};
-use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
 use prepage_kernel::task_events::{TaskEvent, TaskRings};
 use prepage_kernel::tracefs::Tracefs;
@@ -99,18 +98,13 @@ impl Rings {
     /// Where tracefs or system-wide sampling is not to be had.
     pub fn open(cpus: &[usize], params: &ObserveParams) -> Result<Self> {
         let tracefs = Tracefs::open()?;
-        let wanted = match params.access_events {
-            true => &FilemapKind::ALL[..],
-            false => &[FilemapKind::Added],
-        };
-        let filemap = Filemap::find(&tracefs, wanted)?;
+        let filemap = Filemap::find(&tracefs, params.filemap_kinds())?;
         let blocks = BlockTrace::find(&tracefs, &BlockKind::ALL)?;
         let ids = [filemap.event_ids(), blocks.event_ids()].concat();
-        let half = |pages: usize| u32::try_from(pages as u64 * page_size() / 2).unwrap_or(u32::MAX);
         let pages = params.file_ring_pages;
         Ok(Self {
-            trace: TracepointRings::open(&ids, cpus, pages, Wakeup::Bytes(half(pages)))?,
-            tasks: TaskRings::open(cpus, TASK_RING_PAGES, half(TASK_RING_PAGES))?,
+            trace: TracepointRings::open(&ids, cpus, pages, Wakeup::half_full(pages))?,
+            tasks: TaskRings::open(cpus, TASK_RING_PAGES, Wakeup::half_full(TASK_RING_PAGES))?,
             filemap,
             blocks,
         })
@@ -118,7 +112,7 @@ impl Rings {
 
     /// Whether the kernel reports accesses, and not only insertions.
     pub fn reports_access(&self) -> bool {
-        self.filemap.kinds().any(|kind| kind != FilemapKind::Added)
+        self.filemap.reports_access()
     }
 
     /// Descriptors that become readable when a ring is half full.

@@ -114,21 +114,11 @@ impl Seen {
         self.lost += batch.lost;
         batch.forks.iter().for_each(|fork| self.fork(fork));
         let pids: Vec<i32> = self.pids.iter().copied().collect();
-        for pid in &pids {
-            let mapped = batch.mapped.get(pid);
-            mapped
-                .into_iter()
-                .flatten()
-                .for_each(|mapped| self.map(mapped));
-        }
+        let mapped = pids.iter().filter_map(|pid| batch.mapped.get(pid));
+        mapped.flatten().for_each(|mapped| self.map(mapped));
         openings.iter().for_each(|opening| self.open(opening));
-        for pid in &pids {
-            let events = batch.pages.get(pid);
-            events
-                .into_iter()
-                .flatten()
-                .for_each(|event| self.page(event));
-        }
+        let pages = pids.iter().filter_map(|pid| batch.pages.get(pid));
+        pages.flatten().for_each(|event| self.page(event));
         batch.blocks.iter().for_each(|sample| self.block(sample));
     }
 

@@ -189,12 +189,15 @@ fn find_unknown(
     paths: &mut Paths,
 ) {
     let nameless = theirs.keys().any(|key| paths.get(key).is_none());
-    let (Some(first), true) = (task.members.first(), nameless) else {
+    let unknown = |paths: &Paths| theirs.keys().any(|key| paths.is_new(key));
+    let pids = task.pids();
+    // What was given up is found where it is opened again.
+    let may_be_found = unknown(paths) || opens.iter().any(|opening| pids.contains(&opening.pid));
+    let (Some(first), true) = (task.members.first(), nameless && may_be_found) else {
         return;
     };
     let view = View::of(first.instance.pid);
-    paths.learn(opens, &task.pids(), &view);
-    let unknown = |paths: &Paths| theirs.keys().any(|key| paths.is_new(key));
+    paths.learn(opens, &pids, &view);
     if unknown(paths) {
         paths.find_opened(&task.members, &view);
     }

@@ -50,11 +50,10 @@ impl FaultLog {
     /// # Errors
     /// Where the kernel refuses system-wide sampling: see [`FaultRings::open`].
     pub fn open(cpus: &[usize], params: &ObserveParams) -> Result<Self> {
-        let half = params.fault_ring_pages as u64 * page_size() / 2;
         let every = NonZeroU64::MIN;
         let nth = NonZeroU64::new(params.onset_wakeup_faults.into()).unwrap_or(every);
-        let watermark = Wakeup::Bytes(u32::try_from(half).unwrap_or(u32::MAX));
-        let log = FaultRings::open(cpus, params.fault_ring_pages, every, watermark)?;
+        let pages = params.fault_ring_pages;
+        let log = FaultRings::open(cpus, pages, every, Wakeup::half_full(pages))?;
         let onset = FaultRings::open(cpus, 1, nth, Wakeup::Events(1))?;
         log.enable()?;
         onset.enable()?;

@@ -10,7 +10,6 @@ use crate::params::ObserveParams;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::machine::Nanos;
 use prepage_kernel::filemap::{Filemap, FilemapKind};
-use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
 use prepage_kernel::tracefs::Tracefs;
 use std::collections::{BTreeSet, HashMap};
@@ -77,15 +76,9 @@ impl FileTrace {
     /// Where tracefs or system-wide sampling is not to be had.
     pub fn open(cpus: &[usize], params: &ObserveParams) -> Result<Self> {
         let tracefs = Tracefs::open()?;
-        let wanted = match params.access_events {
-            true => &FilemapKind::ALL[..],
-            false => &[FilemapKind::Added],
-        };
-        let filemap = Filemap::find(&tracefs, wanted)?;
-        let half = params.file_ring_pages as u64 * page_size() / 2;
-        let watermark = Wakeup::Bytes(u32::try_from(half).unwrap_or(u32::MAX));
-        let ids = filemap.event_ids();
-        let rings = TracepointRings::open(&ids, cpus, params.file_ring_pages, watermark)?;
+        let filemap = Filemap::find(&tracefs, params.filemap_kinds())?;
+        let (ids, pages) = (filemap.event_ids(), params.file_ring_pages);
+        let rings = TracepointRings::open(&ids, cpus, pages, Wakeup::half_full(pages))?;
         Ok(Self {
             filemap,
             rings,
@@ -98,7 +91,7 @@ impl FileTrace {
 
     /// Whether the kernel reports accesses, and not only insertions.
     pub fn reports_access(&self) -> bool {
-        self.filemap.kinds().any(|kind| kind != FilemapKind::Added)
+        self.filemap.reports_access()
     }
 
     /// Descriptors that become readable when the rings are half full.

@@ -1,7 +1,7 @@
 //! The thread that observes: it sleeps until a switch begins or ends, or a ring is half full.
 
-use crate::bell::Bell;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::mailbox::{Closed, Inbox, Mailbox};
 use crate::members::Member;
 use crate::observe::collect::{Task, collect};
 use crate::observe::files::FileTrace;
@@ -14,9 +14,7 @@ use prepage_core::machine::Event;
 use prepage_kernel::{process_madvise, sched};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// What the observer is told.
 #[derive(Debug)]
@@ -38,85 +36,23 @@ pub enum Command {
     SetParams(Box<ObserveParams>),
 }
 
-/// The thread's other end.
-#[derive(Debug)]
-pub struct Observer {
-    commands: Sender<Command>,
-    bell: Arc<Bell>,
-    results: Receiver<Event>,
-    done: Arc<Bell>,
-}
-
-impl Observer {
-    /// Creates the thread. Without a trace, file accesses are not observed.
-    ///
-    /// # Errors
-    /// [`Error::Thread`] where it cannot be created.
-    pub fn start(trace: Option<FileTrace>, params: &ObserveParams) -> Result<Self> {
-        let name = "prepage-observer";
-        let failed = |source| Error::Thread {
-            name: name.into(),
-            source,
-        };
-        let bell = Arc::new(Bell::new().map_err(failed)?);
-        let done = Arc::new(Bell::new().map_err(failed)?);
-        let (commands, queue) = channel();
-        let (results_in, results) = channel();
+/// Creates the thread. Without a trace, file accesses are not observed.
+///
+/// # Errors
+/// [`crate::Error::Thread`] where it cannot be created.
+pub fn start(trace: Option<FileTrace>, params: &ObserveParams) -> Result<Mailbox<Command, Event>> {
+    let params = params.clone();
+    Mailbox::start("prepage-observer", move |inbox| {
         let thread = Thread {
             trace,
             opens: None,
-            params: params.clone(),
-            queue,
-            bell: Arc::clone(&bell),
-            results: results_in,
-            done: Arc::clone(&done),
+            params,
+            inbox,
             paths: HashMap::new(),
             switches: 0,
         };
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(512 << 10)
-            .spawn(move || thread.run())
-            .map_err(failed)?;
-        Ok(Self {
-            commands,
-            bell,
-            results,
-            done,
-        })
-    }
-
-    /// Readable when there are results.
-    pub fn done_fd(&self) -> BorrowedFd<'_> {
-        self.done.fd()
-    }
-
-    /// Tells the thread something and wakes it.
-    pub fn tell(&self, command: Command) {
-        // The thread ends only when this end is dropped.
-        let _ = self.commands.send(command);
-        self.bell.ring();
-    }
-
-    /// Makes [`Observer::done_fd`] readable.
-    pub fn ring_done(&self) {
-        self.done.ring();
-    }
-
-    /// What the thread has found since the last call.
-    pub fn results(&self) -> Vec<Event> {
-        self.done.silence();
-        self.results.try_iter().collect()
-    }
-}
-
-impl Drop for Observer {
-    fn drop(&mut self) {
-        // The thread wakes, and finds its queue closed.
-        let (closed, _) = channel();
-        self.commands = closed;
-        self.bell.ring();
-    }
+        thread.run();
+    })
 }
 
 struct Thread {
@@ -124,10 +60,7 @@ struct Thread {
     /// While a switch is under way.
     opens: Option<Opens>,
     params: ObserveParams,
-    queue: Receiver<Command>,
-    bell: Arc<Bell>,
-    results: Sender<Event>,
-    done: Arc<Bell>,
+    inbox: Inbox<Command, Event>,
     paths: HashMap<AppId, Paths>,
     /// Switches under way.
     switches: usize,
@@ -137,22 +70,22 @@ impl Thread {
     fn run(mut self) {
         loop {
             self.wait();
-            self.bell.silence();
+            self.inbox.silence();
             if let Some(trace) = self.trace.as_mut().filter(|_| self.switches > 0) {
                 trace.drain();
             }
             loop {
-                match self.queue.try_recv() {
-                    Ok(command) => self.obey(command),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
+                match self.inbox.take() {
+                    Ok(Some(command)) => self.obey(command),
+                    Ok(None) => break,
+                    Err(Closed) => return,
                 }
             }
         }
     }
 
     fn wait(&self) {
-        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.fd(), PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN)];
         let rings = self.trace.as_ref().map(FileTrace::fds).unwrap_or_default();
         if self.switches > 0 {
             fds.extend(
@@ -205,12 +138,10 @@ impl Thread {
         }
         let cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
         observation.timing.management_cpu_us = cpu_ns / 1_000;
-        // The engine is gone where this fails, and nobody wants the result.
-        let _ = self.results.send(Event::Observed {
+        self.inbox.outbox().send(Event::Observed {
             app: task.app,
             switch: task.switch,
             observation: Box::new(observation),
         });
-        self.done.ring();
     }
 }

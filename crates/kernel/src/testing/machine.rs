@@ -2,8 +2,11 @@
 
 use crate::swaps::{self, SwapArea};
 use crate::{credentials, text};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::time::Timespec;
 use std::fs::{File, OpenOptions};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -299,4 +302,16 @@ impl Lcg {
             .wrapping_add(1442695040888963407);
         (self.0 >> 33) % bound
     }
+}
+
+/// Whether one of them is readable now.
+pub fn is_readable<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> bool {
+    let mut fds: Vec<PollFd<'_>> = fds
+        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+        .collect();
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&now)).expect("poll") > 0
 }

@@ -4,10 +4,9 @@ use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
 use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
 use prepage_kernel::ring::FaultSample;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::machine::{Directory, Machine, eventually, is_readable};
 use prepage_kernel::tracefs::Tracefs;
 use prepage_kernel::{clock, mountinfo, page, process_vm, readahead, sched};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -124,17 +123,7 @@ fn rings_wake_a_poll() {
     let mut samples = Vec::new();
     drain(&mut rings, &mut samples);
     child.tell("read", 1);
-    eventually("a ring is readable", || {
-        let mut fds: Vec<PollFd<'_>> = rings
-            .fds()
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
-        let now = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut fds, Some(&now)).expect("poll") > 0
-    });
+    eventually("a ring is readable", || is_readable(rings.fds()));
     drain(&mut rings, &mut samples);
     assert!(
         samples

@@ -3,10 +3,9 @@
 use prepage_kernel::exec_trace::ExecTrace;
 use prepage_kernel::perf::{TracepointRings, Wakeup};
 use prepage_kernel::task_events::{TaskEvent, TaskRings};
-use prepage_kernel::testing::machine::{Machine, eventually};
+use prepage_kernel::testing::machine::{Machine, eventually, is_readable};
 use prepage_kernel::tracefs::Tracefs;
 use prepage_kernel::{clock, sched};
-use rustix::event::{PollFd, PollFlags, poll};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
@@ -45,8 +44,8 @@ fn drain(rings: &mut TaskRings) -> Vec<(u64, i32, i32, Seen)> {
 fn a_launch_shows_with_its_processes_and_mapped_files() {
     let _machine = Machine::lock();
     let cpus = sched::online_cpus().expect("CPUs");
-    let mut rings =
-        TaskRings::open(&cpus, 128, 1 << 16).expect("these tests need system-wide perf events");
+    let mut rings = TaskRings::open(&cpus, 128, Wakeup::Bytes(1 << 16))
+        .expect("these tests need system-wide perf events");
     rings.enable().expect("enable");
     let before = clock::monotonic_ns();
     let mut child = Command::new("/bin/sh")
@@ -98,17 +97,7 @@ fn an_exec_wakes_the_reader_with_its_path_and_nothing_else_does() {
     rings.enable().expect("enable");
     let before = clock::monotonic_ns();
     let mut child = Command::new("/bin/true").spawn().expect("run a program");
-    eventually("a ring is readable", || {
-        let mut fds: Vec<PollFd<'_>> = rings
-            .fds()
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
-        let now = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut fds, Some(&now)).expect("poll") > 0
-    });
+    eventually("a ring is readable", || is_readable(rings.fds()));
     child.wait().expect("wait");
     // It has no exec to tell of.
     let missing = Command::new("/bin/no such program").spawn();
