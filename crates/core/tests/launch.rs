@@ -5,13 +5,13 @@ use prepage_core::extent::Extent;
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{self, BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::blocks::{Account, Ext4Group, Ext4Layout};
-use prepage_core::launch::extract::{extract, learn};
+use prepage_core::launch::extract::{extract, learn, refine};
 use prepage_core::launch::misses::{self, Misses};
 use prepage_core::launch::paths::{PathRead, PathReplay, replays, split};
 use prepage_core::launch::plan::{LaunchPlan, PlanLimits, plan};
 use prepage_core::launch::recording::{
     Access, BlockRequest, CallKind, Issuer, LaunchEnd, PathCall, Recording, Source, deadline,
-    first_accesses,
+    first_accesses, without_absent,
 };
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::{LaunchOrder, LaunchParams, LaunchStart};
@@ -46,13 +46,17 @@ fn recording(source: Source, accesses: Vec<Access>) -> Recording {
 }
 
 fn accesses() -> impl Strategy<Value = Vec<Access>> {
-    let access = (0..FILES, 0..FILE_PAGES, 0..12u64, 0..500u64, any::<bool>());
-    let access = access.prop_map(|(file, start, len, at_us, is_demanded)| Access {
-        file,
-        extent: Extent::new(start, len.min(FILE_PAGES - start)),
-        at_us,
-        is_demanded,
-    });
+    let flags = (any::<bool>(), any::<bool>());
+    let access = (0..FILES, 0..FILE_PAGES, 0..12u64, 0..500u64, flags);
+    let access = access.prop_map(
+        |(file, start, len, at_us, (is_demanded, is_certain))| Access {
+            file,
+            extent: Extent::new(start, len.min(FILE_PAGES - start)),
+            at_us,
+            is_demanded,
+            is_certain,
+        },
+    );
     prop::collection::vec(access, 0..40)
 }
 
@@ -92,20 +96,85 @@ const LIMITS: PlanLimits = PlanLimits {
 proptest! {
     #[test]
     fn first_accesses_hold_each_page_once_where_it_was_first_accessed(all in accesses()) {
+        let flat = |accesses: &[Access]| -> Vec<(Page, Access)> {
+            let of = |a: &Access| pages([(a.file, a.extent)]).into_iter().map(|p| (p, *a)).collect::<Vec<_>>();
+            accesses.iter().flat_map(of).collect()
+        };
+        let first = first_accesses(all.clone());
+        let found = flat(&first);
+        let every: BTreeSet<Page> = flat(&all).into_iter().map(|(page, _)| page).collect();
+        prop_assert_eq!(distinct(&found.iter().map(|(page, _)| *page).collect::<Vec<_>>()), every);
+        let mut times = Vec::new();
+        for (page, access) in found {
+            let to_it = flat(&all).into_iter().filter(|(p, _)| *p == page).map(|(_, a)| a);
+            let mut to_it: Vec<_> = to_it.collect();
+            let is_certain = to_it.iter().any(|a| a.is_certain);
+            to_it.retain(|a| a.is_certain == is_certain);
+            prop_assert_eq!(access.is_certain, is_certain);
+            let at_us = to_it.iter().map(|a| a.at_us).min().expect("it was accessed");
+            // Neighbours are joined where they follow each other, and have the time of the first then.
+            prop_assert!(access.at_us <= at_us);
+            times.push(at_us);
+        }
+        prop_assert!(times.is_sorted());
+        prop_assert!(first.windows(2).all(|pair| pair[0].at_us <= pair[1].at_us));
+    }
+
+    #[test]
+    fn what_came_into_memory_later_was_not_mapped_along(all in accesses(), inserted in accesses()) {
+        let left = without_absent(all.clone(), inserted.clone());
+        let came = |page: Page| {
+            let of_page = inserted.iter().filter(|i| i.file == page.0 && i.extent.contains(page.1));
+            of_page.map(|i| i.at_us).min()
+        };
         let mut oracle = Vec::new();
-        let mut sorted = all.clone();
-        sorted.sort_by_key(|a| a.at_us);
-        for access in &sorted {
-            for page in pages([(access.file, access.extent)]) {
-                if !oracle.iter().any(|(known, _)| *known == page) {
-                    oracle.push((page, access.is_demanded));
-                }
+        for access in &all {
+            let mut kept = pages([(access.file, access.extent)]);
+            kept.retain(|&page| access.is_certain || came(page).is_none_or(|at_us| at_us <= access.at_us));
+            oracle.extend(kept.into_iter().map(|page| (page, access.at_us, access.is_certain)));
+        }
+        let mut found = Vec::new();
+        for a in &left {
+            found.extend(pages([(a.file, a.extent)]).into_iter().map(|p| (p, a.at_us, a.is_certain)));
+        }
+        prop_assert_eq!(found, oracle);
+    }
+
+    #[test]
+    fn refining_keeps_what_may_be_used_and_knows_what_is(
+        launches in prop::collection::vec(accesses(), 2..5),
+    ) {
+        let recordings: Vec<_> = launches.into_iter().map(|a| recording(Source::Accesses, a)).collect();
+        let (first, others) = recordings.split_first().expect("at least one");
+        let mut sequence = extract(std::slice::from_ref(first));
+        let certain = |r: &Recording| -> BTreeSet<Page> {
+            accessed(&Recording { accesses: r.accesses.iter().copied().filter(|a| a.is_certain).collect(), ..r.clone() })
+                .into_iter()
+                .collect()
+        };
+        let (mut used, mut perhaps) = (certain(first), distinct(&accessed(first)));
+        perhaps.retain(|page| !used.contains(page));
+        let known: BTreeSet<u32> = accessed(first).iter().map(|page| page.0).collect();
+        for recording in others {
+            refine(&mut sequence, recording, 1);
+            used.extend(certain(recording).into_iter().filter(|page| known.contains(&page.0)));
+            let seen = distinct(&accessed(recording));
+            perhaps.retain(|page| seen.contains(page) && !used.contains(page));
+            if used.is_empty() && perhaps.is_empty() {
+                return Ok(());
             }
         }
-        let first = first_accesses(all);
-        let flat = first.iter().flat_map(|a| pages([(a.file, a.extent)]).into_iter().map(|p| (p, a.is_demanded)));
-        prop_assert!(flat.eq(oracle));
-        prop_assert!(first.windows(2).all(|pair| pair[0].at_us <= pair[1].at_us));
+        let name = |at: u32| (sequence.files[at as usize].file.inode - 100) as u32;
+        let with = |is_certain: bool| -> BTreeSet<Page> {
+            let reads = sequence.reads.iter().filter(|r| r.is_certain == is_certain);
+            pages(reads.map(|r| (name(r.file), r.extent))).into_iter().collect()
+        };
+        distinct(&held(&sequence));
+        // A file of which nothing is left is forgotten.
+        let left: BTreeSet<u32> = sequence.files.iter().map(|f| (f.file.inode - 100) as u32).collect();
+        used.retain(|page| left.contains(&page.0));
+        prop_assert_eq!(with(true), used);
+        prop_assert_eq!(with(false), perhaps);
     }
 
     #[test]
@@ -166,7 +235,14 @@ proptest! {
         };
         let limits = PlanLimits { call_bytes_max: call_pages * PAGE, ..LIMITS };
         let made = plan(&sequence, LaunchOrder::Launch, LaunchStart::Together, &params, limits);
-        let mut wanted = held(&sequence);
+        let mut wanted = held(&LaunchSequence {
+            reads: sequence.reads.iter().copied().filter(|r| r.is_certain).collect(),
+            ..sequence.clone()
+        });
+        wanted.extend(held(&LaunchSequence {
+            reads: sequence.reads.iter().copied().filter(|r| !r.is_certain).collect(),
+            ..sequence.clone()
+        }));
         let left_out = wanted.len().saturating_sub(budget_pages as usize);
         wanted.truncate(budget_pages as usize);
         let read = read(&made);
@@ -475,6 +551,7 @@ fn traced_launch() -> (Recording, BlockMap) {
         extent: Extent::new(start, len),
         at_us: 0,
         is_demanded: true,
+        is_certain: true,
     };
     let mut seen = recording(
         Source::Accesses,
@@ -574,6 +651,7 @@ fn what_two_reads_of_the_sequence_hold_together_is_not_missed() {
         extent: Extent::new(start, len),
         at_us,
         is_demanded: true,
+        is_certain: true,
     };
     let parts = vec![access(4, 4, 1), access(0, 4, 2)];
     let sequence = extract(&[recording(Source::Accesses, parts)]);
@@ -592,6 +670,7 @@ fn whole_files_are_read_from_beginning_to_end_and_nothing_where_the_order_is_non
         extent: Extent::new(start, 2),
         at_us: 0,
         is_demanded: true,
+        is_certain: true,
     };
     let sequence = extract(&[recording(
         Source::Accesses,
@@ -637,6 +716,7 @@ fn huge_and_wrong_extents_are_bounded() {
         extent: Extent::new(start, len),
         at_us: 0,
         is_demanded: true,
+        is_certain: true,
     };
     let all = vec![
         huge(0, 0, u64::MAX),

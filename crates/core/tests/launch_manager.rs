@@ -63,6 +63,7 @@ impl App {
             extent,
             at_us: at as u64,
             is_demanded: true,
+            is_certain: true,
         };
         let accesses = first_accesses(all.into_iter().enumerate().map(access).collect());
         Recording {
@@ -615,5 +616,79 @@ proptest! {
         prop_assert_eq!(state.phase, Phase::Prefetch);
         let pages: u64 = state.sequence.confirmed(n_rawseq).map(|r| r.extent.len).sum();
         prop_assert!(pages >= app.pages());
+    }
+}
+
+/// What a launch that uses these pages of a file shows on a kernel that maps the pages in memory around each fault,
+/// 16 at a time, with these pages fetched before it and the rest read on demand.
+fn faulting_launch(used: &[u64], fetched: &BTreeSet<u64>) -> Recording {
+    let (mut in_memory, mut mapped) = (fetched.clone(), BTreeSet::new());
+    let mut accesses = Vec::new();
+    for (at_us, &page) in (0..).zip(used) {
+        if mapped.contains(&page) {
+            continue;
+        }
+        let access = |start, is_certain| Access {
+            file: 0,
+            extent: Extent::new(start, 1),
+            at_us,
+            is_demanded: false,
+            is_certain,
+        };
+        accesses.push(access(page, true));
+        in_memory.insert(page);
+        for around in (page / 16 * 16..page / 16 * 16 + 16).filter(|p| in_memory.contains(p)) {
+            mapped.insert(around);
+            accesses.push(access(around, false));
+        }
+    }
+    Recording {
+        accesses: first_accesses(accesses),
+        ..App::of(1, 1).recording(&[])
+    }
+}
+
+proptest! {
+    #[test]
+    fn launches_from_memory_are_refined_by_cold_ones_to_what_is_used(
+        used in prop::collection::btree_set(0..600u64, 40..200),
+        seed in any::<u64>(),
+    ) {
+        let params = LaunchParams { pages_min: 1, launch_us_min: 0, holdout_every: 0, merge_gap_pages: 0, ..LaunchParams::default() };
+        let everything: BTreeSet<u64> = (0..600).collect();
+        let mut order: Vec<u64> = used.iter().copied().collect();
+        order.sort_by_key(|page| page.wrapping_mul(seed | 1) % 601);
+        let mut state = LaunchState::default();
+        let app = App::of(1, 600);
+        let finish = |state: &mut LaunchState, decision: &Decision, recording: &Recording, device_pages| {
+            let measured = Measured { device_pages, ..measured(&app, decision) };
+            end(state, decision.records.then_some(recording), &measured, &params)
+        };
+        for _ in 0..params.n_rawseq {
+            let decision = begin(&mut state, &facts(&[]), &params);
+            finish(&mut state, &decision, &faulting_launch(&order, &everything), 0);
+        }
+        generate(&mut state, None, PAGE);
+        let from_memory = state.sequence.pages();
+        prop_assert!(from_memory >= used.len() as u64, "every page of a window is known");
+        // Launches from memory teach nothing, and do not count.
+        for _ in 0..3 {
+            let decision = begin(&mut state, &facts(&[]), &params);
+            finish(&mut state, &decision, &faulting_launch(&order, &everything), 0);
+        }
+        prop_assert_eq!((state.n_refined, state.sequence.pages()), (0, from_memory));
+        for _ in 0..=params.n_refine {
+            let decision = begin(&mut state, &facts(&[]), &params);
+            let planned: BTreeSet<u64> = planned(&decision).into_iter().map(|(_, page)| page).collect();
+            finish(&mut state, &decision, &faulting_launch(&order, &planned), from_memory);
+            prop_assert!(state.is_valid());
+        }
+        let known: BTreeSet<u64> =
+            state.sequence.reads.iter().flat_map(|r| r.extent.start..r.extent.end()).collect();
+        let missing: Vec<_> = used.difference(&known).collect();
+        prop_assert!(missing.is_empty(), "{missing:?} are used and not known");
+        let certain = state.sequence.certain_pages();
+        prop_assert!(certain <= used.len() as u64, "a page that is not used counts as used");
+        prop_assert!(!state.sequence.has_uncertain(), "{} of {} in doubt", state.sequence.pages() - certain, known.len());
     }
 }

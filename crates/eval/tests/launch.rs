@@ -62,6 +62,7 @@ fn prepare(directory: &Path) -> PathBuf {
         recordings: 2,
     });
     state.sequence.reads.push(SequenceRead {
+        is_certain: true,
         file: 0,
         extent: Extent {
             start: 0,

@@ -80,7 +80,10 @@ pub struct FaultSample {
     pub address: u64,
 }
 
-/// A sample of a tracepoint.
+/// The id that page faults have among tracepoints, which count from 1.
+pub const PAGE_FAULT: u32 = 0;
+
+/// A sample of a tracepoint, or of [`PAGE_FAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracepointSample<'a> {
     /// CLOCK_MONOTONIC, in ns.
@@ -91,6 +94,8 @@ pub struct TracepointSample<'a> {
     pub tid: i32,
     /// The tracepoint's id ([`crate::tracefs::EventFormat::id`]).
     pub event_id: u32,
+    /// Of a page fault, the faulting byte address; of a tracepoint, nothing.
+    pub address: u64,
     /// The event's fields, at the offsets of its format.
     pub raw: &'a [u8],
 }
@@ -105,15 +110,16 @@ pub fn fault_sample(body: &[u8]) -> Option<FaultSample> {
     })
 }
 
-/// Decodes a sample of PERF_SAMPLE_TID | TIME | RAW.
+/// Decodes a sample of PERF_SAMPLE_TID | TIME | ADDR | RAW.
 pub fn tracepoint_sample(body: &[u8]) -> Option<TracepointSample<'_>> {
-    let len = u32_at(body, 16)? as usize;
-    let raw = body.get(20..)?.get(..len)?;
+    let len = u32_at(body, 24)? as usize;
+    let raw = body.get(28..)?.get(..len)?;
     Some(TracepointSample {
         pid: u32_at(body, 0)? as i32,
         tid: u32_at(body, 4)? as i32,
         time_ns: u64_at(body, 8)?,
-        // Every trace event begins with its `unsigned short common_type`.
+        address: u64_at(body, 16)?,
+        // Every trace event begins with its `unsigned short common_type`; a software event has zeroes instead.
         event_id: u32::from(u16_at(raw, 0)?),
         raw,
     })
@@ -176,16 +182,16 @@ mod tests {
 
     #[test]
     fn tracepoint_raw_is_bounded_by_its_length() {
-        let mut body = words(&[0, 9]);
+        let mut body = words(&[0, 9, 0xabc]);
         body.extend(4_u32.to_ne_bytes());
         body.extend(600_u16.to_ne_bytes());
         body.extend([1, 2, 3, 4]);
         let sample = tracepoint_sample(&body).expect("complete");
         assert_eq!(
-            (sample.event_id, sample.raw.len(), sample.time_ns),
-            (600, 4, 9)
+            (sample.event_id, sample.raw.len(), sample.address),
+            (600, 4, 0xabc)
         );
-        body[16] = 200;
+        body[24] = 200;
         assert_eq!(tracepoint_sample(&body), None);
     }
 

@@ -7,8 +7,9 @@
 
 use super::page_map::PageMap;
 use super::paths::replays;
-use super::recording::{Recording, Source};
-use super::sequence::{LaunchSequence, SequenceFile, SequenceRead, pages_of, version};
+use super::recording::{Access, Recording, Source};
+use super::sequence::{LaunchSequence, SequenceFile, SequenceRead, version};
+use crate::extent::Extent;
 use std::collections::BTreeSet;
 
 /// The common sequence of recordings of one source.
@@ -39,7 +40,7 @@ pub fn learn(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32
         let known = sequence.files.len() as u32;
         take_files(sequence, recording);
         // Of a known file a recording of insertions shows more; one of accesses has been intersected with it.
-        let adds = |file: u32| recording.source == Source::Insertions || file >= known;
+        let adds = |file, _: &Access| recording.source == Source::Insertions || file >= known;
         splice(sequence, recording, adds);
     }
     sequence.bound();
@@ -54,28 +55,81 @@ pub fn learn_paths(sequence: &mut LaunchSequence, recording: &Recording) {
     }
 }
 
+/// Learns which of the pages that were mapped along with others launches use, from a launch that they were fetched late
+/// for: those that it did not access are no part of the sequence, and what it used besides is. Only files that are
+/// confirmed, in a recording of accesses.
+pub fn refine(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32) {
+    let is_confirmed: Vec<bool> = (0..sequence.files.len() as u32)
+        .map(|file| sequence.is_confirmed(file, n_rawseq))
+        .collect();
+    narrow(sequence, recording, |read| {
+        !read.is_certain && is_confirmed[read.file as usize]
+    });
+    splice(sequence, recording, |file, access| {
+        access.is_certain && is_confirmed[file as usize]
+    });
+    sequence.bound();
+}
+
 /// Keeps of the files that are not confirmed the pages that the recording holds too.
 fn intersect(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32) {
-    let accesses = recording.file_accesses().map(|(file, a)| (file, a.extent));
-    let seen = pages_of(&sequence.index(), accesses);
-    let mut common = Vec::with_capacity(sequence.reads.len());
-    for read in std::mem::take(&mut sequence.reads) {
-        if sequence.is_confirmed(read.file, n_rawseq) {
-            common.push(read);
-            continue;
-        }
-        for extent in seen.common(read.file, read.extent) {
-            common.push(SequenceRead {
-                extent,
-                address_bytes: None,
-                ..read
-            });
-        }
-    }
-    sequence.reads = common;
+    let is_confirmed: Vec<bool> = (0..sequence.files.len() as u32)
+        .map(|file| sequence.is_confirmed(file, n_rawseq))
+        .collect();
+    narrow(sequence, recording, |read| {
+        !is_confirmed[read.file as usize]
+    });
     for file in &mut sequence.files {
         file.recordings += u32::from(file.recordings < n_rawseq);
     }
+}
+
+/// Keeps of the reads for which `is_open` holds what the recording holds too; what it is certain of is certain.
+fn narrow(
+    sequence: &mut LaunchSequence,
+    recording: &Recording,
+    is_open: impl Fn(&SequenceRead) -> bool,
+) {
+    let index = sequence.index();
+    let (mut seen, mut certain) = (PageMap::default(), PageMap::default());
+    for (file, access) in recording.file_accesses() {
+        if let Some(&file) = index.get(&version(file)) {
+            seen.add(file, access.extent, 0);
+            if access.is_certain {
+                certain.add(file, access.extent, 0);
+            }
+        }
+    }
+    let mut common = Vec::with_capacity(sequence.reads.len());
+    for read in std::mem::take(&mut sequence.reads) {
+        if !is_open(&read) {
+            common.push(read);
+            continue;
+        }
+        let mut keep = |extent: Extent, is_certain: bool| {
+            common.push(SequenceRead {
+                extent,
+                is_certain,
+                address_bytes: None,
+                ..read
+            });
+        };
+        for extent in seen.common(read.file, read.extent) {
+            if read.is_certain {
+                keep(extent, true);
+                continue;
+            }
+            let mut page = extent.start;
+            for used in certain.common(read.file, extent) {
+                keep(Extent::between(page, used.start), false);
+                keep(used, true);
+                page = used.end();
+            }
+            keep(Extent::between(page, extent.end()), false);
+        }
+    }
+    common.retain(|read| !read.extent.is_empty());
+    sequence.reads = common;
 }
 
 /// Takes in those of the recording's files that are not known.
@@ -92,9 +146,13 @@ fn take_files(sequence: &mut LaunchSequence, recording: &Recording) {
     sequence.files.extend(new);
 }
 
-/// Adds the recording's pages of files for which `adds` holds. Each comes after the last page before it, in the
+/// Adds those of the recording's pages for which `adds` holds. Each comes after the last page before it, in the
 /// recording, that the sequence holds.
-fn splice(sequence: &mut LaunchSequence, recording: &Recording, adds: impl Fn(u32) -> bool) {
+fn splice(
+    sequence: &mut LaunchSequence,
+    recording: &Recording,
+    adds: impl Fn(u32, &Access) -> bool,
+) {
     let index = sequence.index();
     let mut places = PageMap::default();
     let mut reads: Vec<(usize, SequenceRead)> = Vec::with_capacity(sequence.reads.len());
@@ -107,12 +165,13 @@ fn splice(sequence: &mut LaunchSequence, recording: &Recording, adds: impl Fn(u3
         let Some(&file) = index.get(&version(file)) else {
             continue;
         };
-        if adds(file) {
+        if adds(file, access) {
             let new = places.add(file, access.extent, place);
             let read = |extent| SequenceRead {
                 file,
                 extent,
                 address_bytes: None,
+                is_certain: access.is_certain,
             };
             reads.extend(new.into_iter().map(|extent| (place, read(extent))));
         }

@@ -6,7 +6,7 @@
 //! of accesses are complete without, and those of insertions add up.
 
 use super::blocks::BlockMap;
-use super::extract::{learn, learn_paths};
+use super::extract::{learn, learn_paths, refine};
 use super::misses::{self, Misses};
 use super::plan::{LaunchPlan, PlanLimits, plan};
 use super::recording::{Recording, Source};
@@ -58,6 +58,10 @@ pub struct LaunchState {
     pub n_init: u32,
     /// n_pref: launches in the prefetch phase since the miss ratio was checked.
     pub n_pref: u32,
+    /// Recordings of cold launches that the sequence was refined by.
+    pub n_refined: u32,
+    /// Whether the launch before was cold: the device read at least half of what launches use.
+    pub was_cold: bool,
     /// Launches in the prefetch phase since one was held out.
     pub n_held_out: u32,
     /// What was learned.
@@ -160,7 +164,8 @@ pub struct Measured<'a> {
     pub launch_us: u64,
     /// CPU time of recording it, in microseconds.
     pub recording_us: u64,
-    /// Pages that the device read for it, whoever asked. It was cold where that is at least half of the sequence.
+    /// Pages that the device read for it, whoever asked. It was cold where that is at least half of what launches are
+    /// known to use.
     pub device_pages: u64,
     /// Whether it was helped.
     pub help: Help,
@@ -240,8 +245,13 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
         false => (params.order, params.start),
     };
     let is_helped = !is_held_out && order != LaunchOrder::None;
-    let prefetch = is_helped.then(|| plan(&state.sequence, order, start, params, facts.limits));
-    let records = checks || is_learning(state, params);
+    let refines = is_refining(state, params) && (checks || state.was_cold);
+    let planned = match refines {
+        true => &state.sequence.for_turn(state.n_refined),
+        false => &state.sequence,
+    };
+    let prefetch = is_helped.then(|| plan(planned, order, start, params, facts.limits));
+    let records = checks || refines || is_learning(state, params);
     Decision {
         records,
         profiles_paths: records && !state.sequence.is_path_profile,
@@ -254,6 +264,11 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
 fn is_learning(state: &LaunchState, params: &LaunchParams) -> bool {
     let is_open = |file| !state.sequence.is_confirmed(file, params.n_rawseq);
     state.relearns || (0..state.sequence.files.len() as u32).any(is_open)
+}
+
+/// Whether launches are recorded to learn which of the pages that were mapped along with others they use.
+pub fn is_refining(state: &LaunchState, params: &LaunchParams) -> bool {
+    state.n_refined < params.n_refine && state.sequence.has_uncertain()
 }
 
 /// The prefetcher generation phase (FAST section 4.4), once N_rawseq recordings are there. The extractor has run with
@@ -281,6 +296,7 @@ pub fn end(
         let share = measured.recording_us as f32 / measured.launch_us.max(1) as f32;
         state.recording_share = share.min(1.0);
     }
+    state.was_cold = measured.device_pages.saturating_mul(2) >= state.sequence.certain_pages();
     match state.phase {
         Phase::Profiling => usable.map_or(Learned::Nothing, |recording| {
             profile(state, recording, measured.launch_us, params)
@@ -364,6 +380,12 @@ fn check(
     state.misses = Some(counted);
     if counted.update_ratio() <= f64::from(params.r_miss) {
         state.deletions = 0;
+        // A launch that did something else tells nothing of those that the sequence is of.
+        let is_whole = recording.pages() >= state.sequence.certain_pages();
+        if recording.source == Source::Accesses && is_whole && state.sequence.has_uncertain() {
+            refine(&mut state.sequence, recording, params.n_rawseq);
+            state.n_refined = state.n_refined.saturating_add(u32::from(state.was_cold));
+        }
         return learned;
     }
     if recording.source == Source::Insertions {
@@ -401,7 +423,7 @@ fn compare(
     measured: &Measured<'_>,
     params: &LaunchParams,
 ) -> Option<Learned> {
-    if measured.device_pages.saturating_mul(2) < state.sequence.pages() {
+    if !state.was_cold {
         return None;
     }
     match measured.help {

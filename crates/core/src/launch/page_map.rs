@@ -38,16 +38,27 @@ impl PageMap {
         (page < end).then(|| (Extent::between(start, end), place))
     }
 
-    /// What of an extent is in the map, ascending.
-    pub(super) fn common(&self, file: u32, extent: Extent) -> Vec<Extent> {
+    /// What of an extent is in the map, ascending, each piece with its place.
+    pub(super) fn pieces(
+        &self,
+        file: u32,
+        extent: Extent,
+    ) -> impl Iterator<Item = (Extent, usize)> {
         let before = self.find(file, extent.start).map(|(known, _)| known.start);
         let first = before.unwrap_or(extent.start);
-        let mut common: Vec<Extent> = Vec::new();
         let known = self
             .extents
             .range((file, first)..(file, extent.end().max(first)));
-        for (&(_, start), &(end, _)) in known {
+        known.map(move |(&(_, start), &(end, place))| {
             let piece = Extent::between(start.max(extent.start), end.min(extent.end()));
+            (piece, place)
+        })
+    }
+
+    /// The same without the places, neighbours joined.
+    pub(super) fn common(&self, file: u32, extent: Extent) -> Vec<Extent> {
+        let mut common: Vec<Extent> = Vec::new();
+        for (piece, _) in self.pieces(file, extent) {
             match common.last_mut() {
                 Some(last) if last.end() == piece.start => last.len += piece.len,
                 _ => common.push(piece),

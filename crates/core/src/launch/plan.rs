@@ -54,7 +54,8 @@ impl LaunchPlan {
     }
 }
 
-/// The plan for a launch sequence, in the given order; empty for [`LaunchOrder::None`].
+/// The plan for a launch sequence, in the given order; empty for [`LaunchOrder::None`]. In the order of launches, the
+/// pages that they may not use come after those that they do: an access before they are there shows.
 pub fn plan(
     sequence: &LaunchSequence,
     order: LaunchOrder,
@@ -75,6 +76,8 @@ pub fn plan(
         }
     };
     let budget_pages = params.budget_bytes / limits.page_bytes;
+    let (certain, uncertain): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|r| r.is_certain);
+    let wanted = [certain, uncertain].concat();
     let (mut wanted, left_out_pages) = within(wanted, budget_pages);
     if order == LaunchOrder::Lba {
         // What has no known address comes last, in the order of the launch.
@@ -87,8 +90,9 @@ pub fn plan(
         done: BTreeMap::new(),
         merged: Vec::new(),
     };
-    for window in windows(&wanted, params.merge_window_pages) {
-        merge.window(window);
+    // What may not be needed never holds up what is: a window is of one sort.
+    for reads in wanted.chunk_by(|a, b| order == LaunchOrder::Lba || a.is_certain == b.is_certain) {
+        windows(reads, params.merge_window_pages).for_each(|window| merge.window(window));
     }
     let call_pages = params.call_bytes.min(limits.call_bytes_max) / limits.page_bytes;
     let reads = calls(&merge.merged, call_pages.max(1));
@@ -116,6 +120,7 @@ fn whole_files(sequence: &LaunchSequence, n_rawseq: u32, page_bytes: u64) -> Vec
             file: read.file,
             extent,
             address_bytes: None,
+            is_certain: true,
         })
     };
     first.filter_map(whole).collect()

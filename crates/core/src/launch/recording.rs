@@ -30,6 +30,10 @@ pub enum Source {
 }
 
 /// The first access to pages of a file.
+///
+/// A fault maps the pages around it as well, those that are in memory (fault-around, 64 KiB by default), and no later
+/// access to them is seen. Whether they are used is not known then; a launch during which they are *not* in memory at
+/// that time tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Index in [`Recording::files`].
@@ -40,6 +44,8 @@ pub struct Access {
     pub at_us: u64,
     /// Whether the launch had to have them read from the device: nobody had fetched them.
     pub is_demanded: bool,
+    /// Whether their use is certain. Otherwise they were in memory and mapped along with a page nearby.
+    pub is_certain: bool,
 }
 
 /// A system call that takes a path (FAST section 4.2; Table 1 says how it is replayed).
@@ -172,9 +178,10 @@ impl Recording {
 }
 
 /// First accesses, from all accesses in any order: sorted by time, without the pages accessed before, neighbours
-/// joined; at most [`ACCESSES_MAX`] of them and [`PAGES_MAX`] pages.
+/// joined; at most [`ACCESSES_MAX`] of them and [`PAGES_MAX`] pages. Of a page whose use is certain the first certain
+/// access counts.
 pub fn first_accesses(mut accesses: Vec<Access>) -> Vec<Access> {
-    accesses.sort_by_key(|a| a.at_us);
+    accesses.sort_by_key(|a| (!a.is_certain, a.at_us));
     let mut seen = PageMap::default();
     let mut first: Vec<Access> = Vec::new();
     let mut pages_left = PAGES_MAX;
@@ -182,20 +189,56 @@ pub fn first_accesses(mut accesses: Vec<Access>) -> Vec<Access> {
         let wanted = Extent::new(access.extent.start, access.extent.len.min(pages_left));
         for extent in seen.add(access.file, wanted, 0) {
             pages_left -= extent.len;
-            match first.last_mut() {
-                Some(last)
-                    if last.file == access.file
-                        && last.extent.end() == extent.start
-                        && last.is_demanded == access.is_demanded =>
-                {
-                    last.extent.len += extent.len;
-                }
-                _ => first.push(Access { extent, ..access }),
-            }
+            first.push(Access { extent, ..access });
         }
     }
+    first.sort_by_key(|a| a.at_us);
+    first.dedup_by(|next, last| {
+        let continues = last.file == next.file
+            && last.extent.end() == next.extent.start
+            && (last.is_demanded, last.is_certain) == (next.is_demanded, next.is_certain);
+        last.extent.len += if continues { next.extent.len } else { 0 };
+        continues
+    });
     first.truncate(ACCESSES_MAX);
     first
+}
+
+/// The accesses without the pages that cannot have been mapped along with others, since they came into memory only
+/// later: `inserted` says when, likewise in any order.
+pub fn without_absent(accesses: Vec<Access>, mut inserted: Vec<Access>) -> Vec<Access> {
+    inserted.sort_by_key(|a| a.at_us);
+    let mut arrivals = PageMap::default();
+    for (place, insertion) in inserted.iter().enumerate() {
+        arrivals.add(insertion.file, insertion.extent, place);
+    }
+    let mut mapped = Vec::with_capacity(accesses.len());
+    for access in accesses {
+        if access.is_certain {
+            mapped.push(access);
+            continue;
+        }
+        let mut page = access.extent.start;
+        for known in arrivals.pieces(access.file, access.extent) {
+            let (extent, place) = known;
+            let is_absent = inserted.get(place).is_some_and(|i| i.at_us > access.at_us);
+            if is_absent {
+                let before = Extent::between(page, extent.start);
+                mapped.push(Access {
+                    extent: before,
+                    ..access
+                });
+                page = extent.end();
+            }
+        }
+        let rest = Extent::between(page, access.extent.end());
+        mapped.push(Access {
+            extent: rest,
+            ..access
+        });
+    }
+    mapped.retain(|a| !a.extent.is_empty());
+    mapped
 }
 
 /// When a launch is over if nothing more is read on demand, and why (FAST Table 2): T_idle after the last demand read,

@@ -9,6 +9,9 @@ use crate::identity::FileId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Pages that a fault maps together at most, as kernels have it by default (fault_around_bytes, 64 KiB).
+const WINDOW_PAGES: u64 = 16;
+
 /// A file of a launch sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceFile {
@@ -27,6 +30,9 @@ pub struct SequenceRead {
     pub extent: Extent,
     /// Where the first page is on the device, in bytes, if that is known; the others follow it there.
     pub address_bytes: Option<u64>,
+    /// Whether launches are known to use them; otherwise they were in memory and mapped along with pages nearby, in
+    /// every recording so far.
+    pub is_certain: bool,
 }
 
 /// An application's launch sequence.
@@ -76,6 +82,46 @@ impl LaunchSequence {
     /// Pages in it.
     pub fn pages(&self) -> u64 {
         self.reads.iter().map(|r| r.extent.len).sum()
+    }
+
+    /// Whether pages are in it of which it is not known that launches use them.
+    pub fn has_uncertain(&self) -> bool {
+        self.reads.iter().any(|r| !r.is_certain)
+    }
+
+    /// The sequence without every second window of the pages of which it is not known whether launches use them, in
+    /// turns: an access to one that is not there shows.
+    pub fn for_turn(&self, turn: u32) -> LaunchSequence {
+        let mut reads = Vec::with_capacity(self.reads.len());
+        for read in &self.reads {
+            if read.is_certain {
+                reads.push(*read);
+                continue;
+            }
+            let mut page = read.extent.start;
+            while page < read.extent.end() {
+                let window = page / WINDOW_PAGES;
+                let end = read.extent.end().min((window + 1) * WINDOW_PAGES);
+                if (window + u64::from(turn)) % 2 == 0 {
+                    reads.push(SequenceRead {
+                        extent: Extent::between(page, end),
+                        address_bytes: read.address_bytes.filter(|_| page == read.extent.start),
+                        ..*read
+                    });
+                }
+                page = end;
+            }
+        }
+        LaunchSequence {
+            reads,
+            ..self.clone()
+        }
+    }
+
+    /// Pages that launches are known to use.
+    pub fn certain_pages(&self) -> u64 {
+        let certain = self.reads.iter().filter(|r| r.is_certain);
+        certain.map(|r| r.extent.len).sum()
     }
 
     /// Its reads with their files.
@@ -219,6 +265,7 @@ fn push(reads: &mut Vec<SequenceRead>, read: SequenceRead, page_bytes: u64) {
         let after = last.address_bytes.map(|a| a + last.extent.len * page_bytes);
         if last.file == read.file
             && last.extent.end() == read.extent.start
+            && last.is_certain == read.is_certain
             && after == read.address_bytes
         {
             last.extent.len += read.extent.len;

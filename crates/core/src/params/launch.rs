@@ -42,6 +42,10 @@ pub struct LaunchParams {
     pub n_chk: u32,
     /// The same where recording costs more than `recording_share_max`.
     pub n_chk_costly: u32,
+    /// Recorded launches in the prefetch phase that tell the pages that launches use from those that are mapped along
+    /// with them: half of those that may be either is left out each time, in turns. The paper's kernel reported what was
+    /// read, not what was used.
+    pub n_refine: u32,
     /// Share (0 to 1) of a launch's time that recording may take before it is done less often.
     pub recording_share_max: f32,
     /// R_miss: miss ratio (0 to 1) above which the sequence is deleted and learned anew. The paper: 0.1.
@@ -94,6 +98,7 @@ impl Default for LaunchParams {
             n_rawseq: 2,
             n_chk: 1,
             n_chk_costly: 8,
+            n_refine: 16,
             recording_share_max: 0.01,
             r_miss: 0.1,
             t_idle_ms: 2_000,
@@ -102,7 +107,7 @@ impl Default for LaunchParams {
             start: LaunchStart::Together,
             rotational_order: LaunchOrder::Lba,
             rotational_start: LaunchStart::Before,
-            merge_gap_pages: 16,
+            merge_gap_pages: 4,
             merge_window_pages: 256,
             call_bytes: 1 << 20,
             budget_bytes: 512 << 20,

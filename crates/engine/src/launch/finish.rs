@@ -13,11 +13,14 @@ use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{BlockMap, account};
 use prepage_core::launch::manager::Help;
 use prepage_core::launch::recording::{
-    Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses,
+    Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
 };
+use prepage_kernel::open::open_in_root;
 use prepage_kernel::page::page_size;
-use prepage_kernel::{fds, maps};
+use prepage_kernel::{fds, maps, mincore};
 use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,8 +111,12 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
     find_unnamed(&mut seen);
     let files = name(&seen, place);
     let accesses = match seen.source {
-        Source::Accesses => with_demand(&seen),
-        Source::Insertions => seen.added,
+        Source::Accesses => {
+            let inserted = [&seen.added[..], &seen.fetched].concat();
+            let accessed = without_absent(std::mem::take(&mut seen.accessed), inserted);
+            with_demand(accessed, &seen.added)
+        }
+        Source::Insertions => seen.added.clone(),
     };
     let (mut named, mut unresolved_pages) = (Vec::new(), 0);
     for access in first_accesses(accesses) {
@@ -127,11 +134,13 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
             });
         }
     }
+    let inserted = [seen.added, seen.fetched].concat();
+    let accesses = without_missing(named, &files, &inserted, place);
     let is_local = |call: &PathCall| place.is_local(&call.path);
     let mut recording = Recording {
         source: seen.source,
         files: files.list,
-        accesses: named,
+        accesses,
         calls: calls.into_iter().filter(is_local).collect(),
         is_path_profile,
         requests: seen.requests,
@@ -191,10 +200,64 @@ fn name(seen: &Seen, place: &Place) -> Named {
     named
 }
 
+/// The accesses without the pages that cannot have been mapped along with others, since they are not in memory and have
+/// not come there during the launch. `inserted` is what has; its files are indices of [`Seen::keys`].
+fn without_missing(
+    accesses: Vec<Access>,
+    files: &Named,
+    inserted: &[Access],
+    place: &Place,
+) -> Vec<Access> {
+    let mut came: HashMap<u32, Vec<Extent>> = HashMap::new();
+    for access in inserted {
+        if let Some((file, _)) = files.indices[access.file as usize] {
+            came.entry(file).or_default().push(access.extent);
+        }
+    }
+    let came: HashMap<u32, ExtentSet> = came
+        .into_iter()
+        .map(|(file, extents)| (file, ExtentSet::from(extents)))
+        .collect();
+    let nothing = ExtentSet::new();
+    let mut opened: HashMap<u32, Option<OwnedFd>> = HashMap::new();
+    let mut left = Vec::with_capacity(accesses.len());
+    for access in accesses {
+        let Some(file) = files.list.get(access.file as usize) else {
+            continue;
+        };
+        let open = || Some(open_in_root(place.root(), Path::new(&*file.path)).ok()?.0);
+        let asked = (!access.is_certain)
+            .then(|| opened.entry(access.file).or_insert_with(open).as_ref())
+            .flatten();
+        let (start, len) = (access.extent.start, access.extent.len);
+        let resident = asked.and_then(|fd| {
+            mincore::resident(fd.as_fd(), start * page_size(), len * page_size()).ok()
+        });
+        let Some(resident) = resident else {
+            left.push(access);
+            continue;
+        };
+        let came = came.get(&access.file).unwrap_or(&nothing);
+        let present = (start..)
+            .zip(resident)
+            .filter(|&(_, is_resident)| is_resident);
+        let present = ExtentSet::from_pages(present.map(|(page, _)| page).collect());
+        let here = came.intersection(&ExtentSet::from(vec![access.extent]));
+        let mapped = present.union(&here);
+        left.extend(
+            mapped
+                .extents()
+                .iter()
+                .map(|&extent| Access { extent, ..access }),
+        );
+    }
+    left
+}
+
 /// The accesses, divided into what the launch had to read from the device and what it had not.
-fn with_demand(seen: &Seen) -> Vec<Access> {
+fn with_demand(accessed: Vec<Access>, demanded: &[Access]) -> Vec<Access> {
     let mut added: HashMap<u32, Vec<Extent>> = HashMap::new();
-    for access in &seen.added {
+    for access in demanded {
         added.entry(access.file).or_default().push(access.extent);
     }
     let added: HashMap<u32, ExtentSet> = added
@@ -202,8 +265,8 @@ fn with_demand(seen: &Seen) -> Vec<Access> {
         .map(|(file, extents)| (file, ExtentSet::from(extents)))
         .collect();
     let nothing = ExtentSet::new();
-    let mut accesses = Vec::with_capacity(seen.accessed.len());
-    for access in &seen.accessed {
+    let mut accesses = Vec::with_capacity(accessed.len());
+    for access in accessed {
         let pages = ExtentSet::from(vec![access.extent]);
         let added = added.get(&access.file).unwrap_or(&nothing);
         let mut parts = Vec::new();
@@ -214,7 +277,7 @@ fn with_demand(seen: &Seen) -> Vec<Access> {
             parts.extend(set.extents().iter().map(|&extent| Access {
                 extent,
                 is_demanded,
-                ..*access
+                ..access
             }));
         }
         // All at one time: in the order of the file.

@@ -10,7 +10,9 @@ use prepage_core::extent::Extent;
 use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockEvent, BlockKind, BlockTrace};
 use prepage_kernel::filemap::{Filemap, FilemapKind};
+use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
+use prepage_kernel::ring::PAGE_FAULT;
 use prepage_kernel::task_events::{TaskEvent, TaskRings};
 use prepage_kernel::tracefs::Tracefs;
 use std::collections::HashMap;
@@ -28,12 +30,14 @@ const OPENINGS_MAX: usize = 16_384;
 pub struct PageEvent {
     /// When.
     pub at: Nanos,
-    /// Whether the pages were read from the device (or written anew); else they were accessed.
-    pub is_added: bool,
+    /// What happened to them.
+    pub kind: FilemapKind,
     /// The file.
     pub key: InodeKey,
     /// Its pages.
     pub extent: Extent,
+    /// Of pages that were mapped, the byte address of the fault: which of them was accessed.
+    pub fault_address: Option<u64>,
 }
 
 /// A process began.
@@ -50,10 +54,31 @@ pub struct Fork {
 /// A process mapped a file.
 #[derive(Clone, Debug)]
 pub struct Mapped {
-    /// The file.
-    pub key: InodeKey,
+    /// Where, and what of the file.
+    pub mapping: FileMapping,
     /// Its path below the process's root.
     pub path: Box<[u8]>,
+}
+
+/// Where a file is mapped in a process.
+#[derive(Clone, Copy, Debug)]
+pub struct FileMapping {
+    /// The file.
+    pub key: InodeKey,
+    /// First byte address.
+    pub address: u64,
+    /// Length, in bytes.
+    pub len_bytes: u64,
+    /// First byte of the file that is mapped.
+    pub offset_bytes: u64,
+}
+
+impl FileMapping {
+    /// The page of the file that an address is of.
+    pub fn page(&self, address: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.address)?;
+        (offset < self.len_bytes).then(|| self.offset_bytes.saturating_add(offset) / page_size())
+    }
 }
 
 /// A block event, in the context of a process.
@@ -100,7 +125,13 @@ impl Rings {
         let tracefs = Tracefs::open()?;
         let filemap = Filemap::find(&tracefs, params.filemap_kinds())?;
         let blocks = BlockTrace::find(&tracefs, &BlockKind::ALL)?;
-        let ids = [filemap.event_ids(), blocks.event_ids()].concat();
+        let faults = [PAGE_FAULT];
+        let faults = if filemap.reports_access() {
+            &faults[..]
+        } else {
+            &[]
+        };
+        let ids = [&filemap.event_ids()[..], &blocks.event_ids(), faults].concat();
         let pages = params.file_ring_pages;
         Ok(Self {
             trace: TracepointRings::open(&ids, cpus, pages, Wakeup::half_full(pages))?,
@@ -124,15 +155,22 @@ impl Rings {
     pub fn drain(&mut self) -> Batch {
         let mut batch = Batch::default();
         let (filemap, blocks) = (&self.filemap, &self.blocks);
+        // By thread. A thread resolves a fault on the CPU that reported it, unless it is moved meanwhile: then it is
+        // not known which of the pages was accessed.
+        let mut faults: HashMap<i32, u64> = HashMap::new();
         // First the accesses: the fork of a process that has any is then in the other ring.
         let trace = self.trace.drain(|sample| {
             let (at, pid) = (sample.time_ns, sample.pid);
-            if let Some(event) = filemap.decode(sample.event_id, sample.raw) {
+            if sample.event_id == PAGE_FAULT {
+                faults.insert(sample.tid, sample.address);
+            } else if let Some(event) = filemap.decode(sample.event_id, sample.raw) {
+                let is_mapped = event.kind == FilemapKind::MapPages;
                 batch.pages.entry(pid).or_default().push(PageEvent {
                     at,
-                    is_added: event.kind == FilemapKind::Added,
+                    kind: event.kind,
                     key: (event.dev, event.inode),
                     extent: Extent::new(event.first_page, event.page_count),
+                    fault_address: is_mapped.then(|| faults.remove(&sample.tid)).flatten(),
                 });
             } else if let Some(event) = blocks.decode(sample.event_id, sample.raw) {
                 batch.blocks.push(BlockSample { at, pid, event });
@@ -145,9 +183,20 @@ impl Rings {
                 parent_pid,
             }),
             TaskEvent::Map {
-                dev, inode, path, ..
+                dev,
+                inode,
+                path,
+                address,
+                len_bytes,
+                offset_bytes,
+                ..
             } => batch.mapped.entry(record.pid).or_default().push(Mapped {
-                key: (dev, inode),
+                mapping: FileMapping {
+                    key: (dev, inode),
+                    address,
+                    len_bytes,
+                    offset_bytes,
+                },
                 path: path.into(),
             }),
             _ => {}

@@ -1,18 +1,22 @@
 //! Recording launches.
 
 use crate::launch_rig::{
-    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, launch, plan, prefetched, recorded,
+    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, launch, pages, plan, prefetched, recorded,
 };
-use prepage_core::extent::Extent;
+use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::launch::blocks::BlockKind;
 use prepage_core::launch::manager::{Decision, Help};
 use prepage_core::launch::recording::{CallKind, Issuer, LaunchEnd, Recording, Source};
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::EngineParams;
 use prepage_engine::launch::LAUNCHES_MAX;
+use prepage_kernel::page::page_size;
+use prepage_kernel::readahead::readahead;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
-use prepage_kernel::testing::machine::{Directory, Machine};
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Records what a child does.
@@ -37,40 +41,94 @@ fn cold_and_warm_launches_show_the_same_first_accesses() {
         child.tell_file("readfile", &read, 100, 10);
         child.tell_file("mapfile", &mapped, 64, 32);
         child.tell_file("readfile", &read, 8, 4);
-        child.tell_file("readfile", &read, 100, 12);
     };
     // A mapping keeps its pages in memory: cold comes first.
     drop_cache(&read);
     drop_cache(&mapped);
     let cold = record(&rig, &mut child, work);
     let warm = record(&rig, &mut child, work);
-    let expected = [
-        ("read", 100, 10),
-        ("mapped", 64, 32),
-        ("read", 8, 4),
-        ("read", 110, 2),
-    ];
+    let expected = [("read", 100, 10), ("mapped", 64, 32), ("read", 8, 4)];
     for (recording, is_cold) in [(&cold, true), (&warm, false)] {
         let seen = accesses(recording, &directory.0);
-        let pages: Vec<_> = joined(&seen);
-        let expected =
-            expected.map(|(name, first, len)| (name.to_owned(), Extent::new(first, len)));
-        assert_eq!(pages, expected, "{seen:?}");
+        // Which of the pages that a fault maps comes first is the kernel's affair.
+        let in_order = joined(&seen);
+        let expected = expected.map(|(name, first, len)| (name.to_owned(), pages(&[(first, len)])));
+        assert_eq!(in_order, expected, "{seen:?}");
         assert_eq!(seen[0].2, is_cold, "{seen:?}");
         assert!(is_cold || seen.iter().all(|(.., is_demanded)| !is_demanded));
         assert_eq!(recording.source, Source::Accesses);
     }
 }
 
-/// Without demand: neighbours that differ only in it are one.
-fn joined(accesses: &[(String, Extent, bool)]) -> Vec<(String, Extent)> {
-    let mut joined: Vec<(String, Extent)> = Vec::new();
+/// Pages that a recording is certain of, and those that it is not.
+fn certain_and_not(recording: &Recording, path: &Path) -> (ExtentSet, ExtentSet) {
+    let path = path.to_str().expect("text");
+    let of_file = |is_certain: bool| {
+        let of_file = recording.accesses.iter().filter(|access| {
+            &*recording.files[access.file as usize].path == path && access.is_certain == is_certain
+        });
+        of_file.map(|access| access.extent).collect()
+    };
+    (of_file(true), of_file(false))
+}
+
+#[test]
+fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("mapped", 256);
+    let rig = LaunchRig::new();
+    let mut child = Child::spawn(1);
+    for _ in 0..4 {
+        // Another address each time: the windows lie elsewhere in the file.
+        child.tell_file("readfile", &path, 0, 256);
+        let recording = record(&rig, &mut child, |child| {
+            child.tell_file("mapone", &path, 64, 33);
+        });
+        let (certain, perhaps) = certain_and_not(&recording, &path);
+        assert_eq!(certain, pages(&[(80, 1)]));
+        let window = perhaps.extents().first().expect("mapped around it").start;
+        assert!((64..=80).contains(&window), "{perhaps:?}");
+        assert!(perhaps.pages() <= 15, "{perhaps:?}");
+    }
+}
+
+#[test]
+fn pages_that_are_not_in_memory_are_not_mapped_along() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (path, late) = (directory.file("absent", 256), directory.file("late", 256));
+    let fetch_one = |path: &Path| {
+        drop_cache(path);
+        let file = File::open(path).expect("open");
+        readahead(file.as_fd(), 80 * page_size(), page_size()).expect("readahead");
+        eventually("the page is there", || cached(path) == pages(&[(80, 1)]));
+    };
+    fetch_one(&path);
+    fetch_one(&late);
+    let rig = LaunchRig::new();
+    let mut child = Child::spawn(1);
+    let recording = record(&rig, &mut child, |child| {
+        child.tell_file("mapone", &path, 64, 33);
+        child.tell_file("mapone", &late, 64, 33);
+        // Read in after the fault: they were not mapped by it.
+        child.tell_file("readfile", &late, 81, 1);
+        let file = File::open(&late).expect("open");
+        readahead(file.as_fd(), 70 * page_size(), 30 * page_size()).expect("readahead");
+        eventually("the pages are there", || cached(&late).pages() >= 30);
+    });
+    let (certain, perhaps) = certain_and_not(&recording, &path);
+    assert_eq!((certain, perhaps), (pages(&[(80, 1)]), ExtentSet::new()));
+    let (certain, perhaps) = certain_and_not(&recording, &late);
+    assert_eq!((certain, perhaps), (pages(&[(80, 2)]), ExtentSet::new()));
+}
+
+/// Without demand: the pages of a file that follow each other are one set.
+fn joined(accesses: &[(String, Extent, bool)]) -> Vec<(String, ExtentSet)> {
+    let mut joined: Vec<(String, ExtentSet)> = Vec::new();
     for (name, extent, _) in accesses {
+        let new = ExtentSet::from(vec![*extent]);
         match joined.last_mut() {
-            Some((last, known)) if last == name && known.end() == extent.start => {
-                known.len += extent.len;
-            }
-            _ => joined.push((name.clone(), *extent)),
+            Some((last, known)) if last == name => *known = known.union(&new),
+            _ => joined.push((name.clone(), new)),
         }
     }
     joined

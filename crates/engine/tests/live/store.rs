@@ -68,6 +68,7 @@ fn launch_state() -> LaunchState {
         let recordings = 2;
         state.sequence.files.push(SequenceFile { file, recordings });
         state.sequence.reads.push(SequenceRead {
+            is_certain: true,
             file: index as u32,
             extent: Extent::new(3, 9),
             address_bytes: Some(1 << 40),

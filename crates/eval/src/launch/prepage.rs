@@ -4,8 +4,9 @@ use super::scenario::Scenario;
 use crate::clock::{now_ns, sleep_ms};
 use crate::error::{Context, Error, Result};
 use crate::service;
-use prepage_core::launch::manager::Phase;
+use prepage_core::launch::manager::{Phase, is_refining};
 use prepage_core::launch::sequence::LaunchSequence;
+use prepage_core::params::launch::LaunchParams;
 use prepage_engine::store::Store;
 use std::ffi::OsString;
 use std::fs;
@@ -137,13 +138,14 @@ impl Prepage {
         sizes.map(|metadata| metadata.len()).sum()
     }
 
-    /// The launch sequence of a program that prepage will help from now on; `None` while it is still learning, or leaves
-    /// the program alone.
-    pub fn sequence(&self, program: &str) -> Result<Option<LaunchSequence>> {
+    /// The launch sequence of a program that prepage will help from now on, and whether it is still being refined; `None`
+    /// while prepage is still learning, or leaves the program alone.
+    pub fn learned(&self, program: &str) -> Result<Option<(LaunchSequence, bool)>> {
         let store = open_store(&self.store(program))?;
         let learned = store.list().into_iter().find_map(|kept| {
             let launch = &store.load(&kept.app)?.launch;
-            (launch.phase == Phase::Prefetch).then(|| launch.sequence.clone())
+            let is_refining = is_refining(launch, &LaunchParams::default());
+            (launch.phase == Phase::Prefetch).then(|| (launch.sequence.clone(), is_refining))
         });
         Ok(learned)
     }

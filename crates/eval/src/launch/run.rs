@@ -20,9 +20,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const ATTEMPTS_MAX: u32 = 4;
 /// Tries in all: a stranger's load is nobody's fault and tried again more often.
 const STRANGERS_ATTEMPTS_MAX: u32 = 20;
-/// Launches from which prepage may learn a program: N_rawseq of the paper is 2, and a first launch writes what later
-/// ones find.
-const LEARNING_LAUNCHES_MAX: u32 = 6;
+/// Launches from which prepage may learn a program: N_rawseq of the paper is 2, a first launch writes what later ones
+/// find, and cold launches after them refine the sequence.
+const LEARNING_LAUNCHES_MAX: u32 = 24;
+/// Launches after which prepage must have begun to help.
+const PROFILING_LAUNCHES_MAX: u32 = 6;
 
 /// Runs the experiment.
 pub fn run(options: &LaunchOptions) -> Result<()> {
@@ -122,6 +124,7 @@ fn learn(
     writer: &mut Writer,
 ) -> Result<Option<Learned>> {
     sample::warm_up(bench, parameters, &program)?;
+    let mut learned = None;
     for block in 0..LEARNING_LAUNCHES_MAX {
         let slot = Slot {
             program: program.name.clone(),
@@ -142,10 +145,19 @@ fn learn(
                 return Ok(None);
             }
         }
-        if let Some(sequence) = bench.prepage.sequence(&program.name)? {
-            let pages = SequencePages::of(&sequence);
-            return Ok(Some(Learned { program, pages }));
+        learned = bench.prepage.learned(&program.name)?;
+        let is_enough = match &learned {
+            // Warm launches refine nothing.
+            Some((_, is_refining)) => !(is_cold && *is_refining),
+            None => block + 1 >= PROFILING_LAUNCHES_MAX,
+        };
+        if is_enough {
+            break;
         }
+    }
+    if let Some((sequence, _)) = learned {
+        let pages = SequencePages::of(&sequence);
+        return Ok(Some(Learned { program, pages }));
     }
     let phase = bench.prepage.phase(&program.name);
     let reason = format!("prepage does not help it: {phase}");
@@ -153,7 +165,7 @@ fn learn(
     writer.write(&Line::DiscardedLaunch(Box::new(Discarded {
         slot: Slot {
             program: program.name,
-            block: LEARNING_LAUNCHES_MAX,
+            block: PROFILING_LAUNCHES_MAX,
             order: 0,
             scenario: Scenario::Record,
             attempt: 0,

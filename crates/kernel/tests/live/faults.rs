@@ -2,7 +2,7 @@
 
 use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
 use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
-use prepage_kernel::ring::FaultSample;
+use prepage_kernel::ring::{FaultSample, PAGE_FAULT};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually, is_readable};
 use prepage_kernel::tracefs::Tracefs;
@@ -243,7 +243,42 @@ fn filemap_tracepoints_see_a_file_being_read_and_mapped() {
     );
 }
 
-fn read_mapped(file: &std::fs::File, index: u64) {
+#[test]
+fn a_page_fault_comes_before_what_it_maps() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let file = std::fs::File::open(directory.file("mapped", 64)).expect("open");
+    let inode = file.metadata().expect("stat").ino();
+    let tracefs = Tracefs::open().expect("tracefs");
+    let filemap = Filemap::find(&tracefs, &[FilemapKind::MapPages]).expect("formats");
+    let ids = [&filemap.event_ids()[..], &[PAGE_FAULT]].concat();
+    assert_eq!(ids.len(), 2, "this test needs kernel 6.13");
+    let cpus = sched::online_cpus().expect("CPUs");
+    let mut rings = TracepointRings::open(&ids, &cpus, 64, Wakeup::Bytes(4096)).expect("open");
+    let mut bytes = vec![0; 64 * page::page_size() as usize];
+    file.read_exact_at(&mut bytes, 0).expect("read");
+    rings.enable().expect("enable");
+    let address = read_mapped(&file, 20);
+    rings.disable().expect("disable");
+
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    let mut events = Vec::new();
+    let drained = rings.drain(|sample| {
+        if sample.tid == own {
+            let mapped = filemap.decode(sample.event_id, sample.raw);
+            let is_wanted = mapped.is_some_and(|event| event.inode == inode)
+                || (sample.event_id == PAGE_FAULT && sample.address == address);
+            events.extend(is_wanted.then_some((sample.time_ns, sample.event_id)));
+        }
+    });
+    assert_eq!((drained.malformed, drained.lost), (0, 0));
+    events.sort_unstable();
+    let order: Vec<u32> = events.into_iter().map(|(_, id)| id).collect();
+    assert_eq!(order, [PAGE_FAULT, filemap.event_ids()[0]]);
+}
+
+/// Reads a byte of a page through a mapping, and returns the address that it had.
+fn read_mapped(file: &std::fs::File, index: u64) -> u64 {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     let size = page::page_size();
     let len = 64 * size as usize;
@@ -265,5 +300,6 @@ fn read_mapped(file: &std::fs::File, index: u64) {
             b'x'
         );
         munmap(base, len).expect("munmap");
+        base as u64 + index * size
     }
 }

@@ -29,7 +29,7 @@ fn obey(action: &str, object: &str) -> String {
     match action {
         "map" => return new_region(object).to_string(),
         "flush" => flush(),
-        "readfile" | "mapfile" => return use_file(action, object).to_string(),
+        "readfile" | "mapfile" | "mapone" => return use_file(action, object).to_string(),
         "chroot" => std::os::unix::fs::chroot(object).expect("chroot"),
         "exec" => {
             use std::os::unix::process::CommandExt;
@@ -232,8 +232,8 @@ fn flush() {
     }
 }
 
-/// `FIRST COUNT PATH`: reads pages of a file, by read(2) or through a mapping that is kept. Returns the number of the
-/// mapping's first page.
+/// `FIRST COUNT PATH`: reads pages of a file, by read(2) or through a mapping that is kept; `mapone` reads only the one
+/// in the middle of its mapping. Returns the number of the mapping's first page.
 fn use_file(action: &str, object: &str) -> u64 {
     let mut words = object.splitn(3, ' ');
     let mut number = || words.next().and_then(|w| w.parse().ok()).expect("a number");
@@ -261,7 +261,9 @@ fn use_file(action: &str, object: &str) -> u64 {
     };
     let error = std::io::Error::last_os_error();
     assert_ne!(base, libc::MAP_FAILED, "mmap: {error}");
-    for index in (0..len).step_by(page_size() as usize) {
+    let middle = (count / 2 * page_size()) as usize;
+    let pages = (0..len).step_by(page_size() as usize);
+    for index in pages.filter(|&index| action == "mapfile" || index == middle) {
         // SAFETY: within the mapping; nobody truncates the file meanwhile.
         unsafe { std::ptr::read_volatile(base.cast::<u8>().add(index)) };
     }
