@@ -5,7 +5,7 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
-.PHONY: demo test lint build install bench-fetch bench-launch setup-build setup-test setup-demo clean
+.PHONY: demo test lint build install bench-fetch bench-launch bench-policies setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
@@ -42,6 +42,10 @@ bench-fetch: setup-build build
 bench-launch: setup-build build
 	scripts/setup launch
 	scripts/as-root target/release/prepage-eval launch --install --out target/launches.jsonl
+
+## Switches under each core policy of ASAP section 6.5: about three minutes each.
+bench-policies: setup-demo build
+	scripts/bench-policies target/release target/policies
 
 setup-build:
 	scripts/setup build

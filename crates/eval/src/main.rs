@@ -24,6 +24,7 @@ mod settle;
 mod simulate;
 mod statistics;
 mod study;
+mod swap;
 mod sysfs;
 mod tiles;
 
@@ -92,8 +93,19 @@ enum Command {
         #[arg(long)]
         prepage_bin: Option<PathBuf>,
     },
-    /// Measure the fetch path alone: us per page, GB/s, and what a faulting application loses to it. Needs root and swap.
+    /// Measure the fetch path alone: us per page, GB/s, and what a faulting application loses to it. Needs root.
     Fetch {
+        /// What the application is swapped out to; the only swap there is.
+        #[arg(long, value_enum, default_value = "zram")]
+        swap: swap::SwapKind,
+        /// What is measured.
+        #[arg(
+            long,
+            value_enum,
+            value_delimiter = ',',
+            default_value = "anon,stalls,files"
+        )]
+        tables: Vec<fetch::Table>,
         /// Pages of the application.
         #[arg(long, default_value_t = 16_384)]
         pages: u64,
@@ -360,10 +372,14 @@ fn main() -> ExitCode {
             prepage_bin,
         }),
         Command::Fetch {
+            swap,
+            tables,
             pages,
             runs,
             file_mib,
         } => fetch::fetch(&fetch::FetchOptions {
+            swap,
+            tables,
             pages,
             runs,
             file_mib,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// One thing to undo.
@@ -28,6 +28,8 @@ pub enum Undo {
     Groups(Vec<PathBuf>),
     /// Remove a directory that this run made.
     Directory(PathBuf),
+    /// Switch off the swap file that this run made, and remove it.
+    SwapFile(PathBuf),
     /// Switch off the swap that this run switched on, and reset its zram device.
     Zram {
         /// For instance `zram0`.
@@ -135,7 +137,22 @@ fn carry_out(undo: &Undo) -> Result<()> {
         Undo::Value { path, contents } => sysfs::write(path, contents),
         Undo::Groups(paths) => group::end_and_remove(paths),
         Undo::Directory(path) => remove_directory(path),
+        Undo::SwapFile(path) => take_swap_file_down(path),
         Undo::Zram { name, added } => take_zram_down(name, *added),
+    }
+}
+
+fn take_swap_file_down(path: &Path) -> Result<()> {
+    // The run may have ended before the file was swap, or was there at all.
+    let _ = Command::new("swapoff")
+        .arg(path)
+        .stderr(Stdio::null())
+        .status();
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).context("remove", path.display())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -178,6 +195,7 @@ mod tests {
                 contents: "1".into(),
             },
             Undo::Groups(vec!["/x".into()]),
+            Undo::SwapFile("/x".into()),
             Undo::Zram {
                 name: "zram1".into(),
                 added: true,

@@ -1,5 +1,7 @@
 //! cgroups, v1 and v2: where a process is, memory, freezer and reclaim.
 
+mod headroom;
+
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, Mount};
 use crate::text;
@@ -298,19 +300,16 @@ fn members(top: &Path, pids_max: usize) -> Result<Members> {
             }
             members.pids.push(pid);
         }
-        let Ok(entries) = std::fs::read_dir(&directory) else {
-            continue;
-        };
-        let is_directory =
-            |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-        directories.extend(
-            entries
-                .flatten()
-                .filter(is_directory)
-                .map(|entry| entry.path()),
-        );
+        directories.extend(directories_in(&directory));
     }
     Ok(members)
+}
+
+/// The cgroups right below one; none where it vanished.
+fn directories_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories.map(|entry| entry.path())
 }
 
 impl Cgroup {
@@ -358,45 +357,6 @@ impl Cgroup {
             .map_err(|_| Error::malformed("parse", path.to_string_lossy(), line.as_str()))?;
         // v1 writes "none" as the largest page-aligned i64.
         Ok((limit < i64::MAX as u64 / 2).then_some(limit))
-    }
-
-    /// How much more can be charged before a limit of this cgroup, or of one above it, makes the kernel take other pages
-    /// away, in bytes (v1: memory.limit_in_bytes, v2: memory.max and memory.high). Inactive file pages count as headroom:
-    /// they go first. `None` where nothing is limited.
-    ///
-    /// Reads one or two small files for each cgroup on the way up, and two more for one that has a limit.
-    pub fn memory_headroom_bytes(&self) -> Result<Option<u64>> {
-        let mut headroom: Option<u64> = None;
-        let mut level = self.clone();
-        loop {
-            let hard = match level.memory_limit_bytes() {
-                // The root of version 2, or what lies above the hierarchy.
-                Err(error) if error.is_not_found() => return Ok(headroom),
-                hard => hard?,
-            };
-            let high = match level.version {
-                // The soft limit of version 1 does not hold while memory is charged.
-                Version::V1 => None,
-                Version::V2 => level.limit_bytes("memory.high")?,
-            };
-            if let Some(limit) = hard.into_iter().chain(high).min() {
-                let used = level.memory_usage_bytes()?;
-                let inactive = level.inactive_file_bytes()?;
-                let here = limit.saturating_sub(used.saturating_sub(inactive));
-                headroom = Some(headroom.map_or(here, |least| least.min(here)));
-            }
-            if !level.directory.pop() {
-                return Ok(headroom);
-            }
-        }
-    }
-
-    fn inactive_file_bytes(&self) -> Result<u64> {
-        let key = match self.version {
-            Version::V1 => "total_inactive_file",
-            Version::V2 => "inactive_file",
-        };
-        Ok(self.memory_stat()?.get(key).copied().unwrap_or(0))
     }
 
     /// Swap charged to the cgroup now, in bytes (`swap` of v1's memory.stat, memory.swap.current).

@@ -309,7 +309,7 @@ fn tree_root(chain: &[ProcessFacts], inside: impl Fn(&ProcessFacts) -> bool) -> 
 }
 
 /// Programs that run others on behalf of a person: what they run is not part of them.
-const SESSION_PROGRAMS: [&str; 64] = [
+const SESSION_PROGRAMS: [&str; 72] = [
     "systemd",
     "init",
     "bash",
@@ -374,6 +374,14 @@ const SESSION_PROGRAMS: [&str; 64] = [
     "dmenu",
     "rofi",
     "xvfb-run",
+    "env",
+    "setsid",
+    "nohup",
+    "nice",
+    "ionice",
+    "taskset",
+    "chrt",
+    "timeout",
 ];
 
 fn is_shell(base: &str) -> bool {

@@ -501,15 +501,14 @@ fn the_service_learns_and_helps_a_users_launches() {
 
 #[test]
 fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
-    let service = Service::start("[launch]\npages_min = 1\nlaunch_us_min = 0\n");
+    let service = Service::start("[launch]\nt_idle_ms = 300\n");
     let apps = TempDir::new();
     let app = common::application(&apps, "seen");
     service.call(&["track", "--pid", &app.pid().to_string()]);
     drop(app);
     let state = || service.json(&["status"])["apps"][0]["state"].clone();
     wait_until("its end", || state() == "not running");
-    let app = common::application(&apps, "seen");
-    drop(app);
+    let _app = common::application(&apps, "seen");
     let launches = || {
         service.json(&["stats"])["launches"]
             .as_array()
@@ -525,4 +524,68 @@ fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
             .is_some_and(|app| app.contains("/seen@")),
         "{launch}"
     );
+}
+
+/// As a desktop launches it, a terminal, a script, a service.
+#[test]
+fn the_service_sees_interactive_launches_and_no_others() {
+    // Launches are over while their programs still run: one that ends at once may be gone before it is looked at.
+    let settings = "[service]\nlaunches = \"interactive\"\n[launch]\nt_idle_ms = 300\n";
+    let service = Service::start(settings);
+    // Its socket is there before it listens to execs; when it answers it does.
+    service.call(&["status"]);
+    let apps = TempDir::new();
+    let launched = |name: &str, through: &[&str], variable: &str| {
+        let program = common::program(&apps, name);
+        let mut command = Command::new("setsid");
+        command.args(through).arg(&program).arg("600");
+        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+        command.stdin(Stdio::null()).env(variable, ":77");
+        common::application_by(&program, &mut command)
+    };
+    let typed = common::program(&apps, "typed");
+    let mut terminal = Command::new("setsid");
+    terminal.args(["script", "--quiet", "--command"]);
+    terminal
+        .arg(format!("exec {} 600", typed.display()))
+        .arg("/dev/null");
+    terminal
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .env("DISPLAY", ":77");
+    let terminal = common::Running(terminal.spawn().expect("these tests need script(1)"));
+    let unseen = launched("daemon", &[], "NO_DISPLAY");
+    let is_typed = || {
+        let children = format!("/proc/{0}/task/{0}/children", terminal.pid());
+        let child = std::fs::read_to_string(children).unwrap_or_default();
+        let exe = std::fs::read_link(format!("/proc/{}/exe", child.trim()));
+        exe.is_ok_and(|exe| exe == typed)
+    };
+    wait_until("the terminal's program", is_typed);
+    let seen = [
+        launched("x11", &[], "DISPLAY"),
+        launched("wayland", &[], "WAYLAND_DISPLAY"),
+        // As many desktop entries do.
+        launched("wrapped", &["env", "LC_ALL=C", "nice"], "DISPLAY"),
+    ];
+    let launches = || {
+        let stats = service.json(&["stats"]);
+        let all = stats["launches"].as_array().expect("a list").clone();
+        // Somebody may use the machine.
+        let is_own = |launch: &serde_json::Value| {
+            let app = launch["app"].to_string();
+            app.contains(apps.path().to_str().expect("text"))
+        };
+        all.into_iter().filter(is_own).collect::<Vec<_>>()
+    };
+    // The others were launched before: had they been seen, they would be told before these.
+    wait_until("the launches", || launches().len() >= seen.len());
+    let of = |launch: &serde_json::Value| launch["app"].as_str().expect("text").to_owned();
+    let mut names: Vec<String> = launches().iter().map(of).collect();
+    names.sort();
+    let id = |name| format!("executable:{}/{name}@0", apps.path().display());
+    assert_eq!(names, ["wayland", "wrapped", "x11"].map(id));
+    let noticed = |launch: &serde_json::Value| launch["noticed_us"].is_u64();
+    assert!(launches().iter().all(noticed));
+    drop((terminal, unseen));
 }

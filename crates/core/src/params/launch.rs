@@ -81,10 +81,15 @@ pub struct LaunchParams {
     pub launch_us_min: u64,
     /// One in so many launches that could be helped is held out, to measure whether help helps. 0 turns hold-outs off.
     pub holdout_every: u32,
-    /// Helped launches, and as many held out, that must have been measured before they are compared.
+    /// Cold launches, helped and as many held out, that must have been measured before they are compared.
     pub samples_min: usize,
-    /// Share (0 to 1) by which the median of helped launches must be shorter than that of held-out ones; otherwise
-    /// the prefetch is switched off.
+    /// Of an application whose launches took less than this, in microseconds, when they were recorded, as many are held out
+    /// as are helped until it is clear whether help helps: its cost, some milliseconds, may be more than it gains.
+    pub trial_launch_us: u64,
+    /// Launches held out after which their median and that of the helped decide where nothing was clear until then.
+    pub trial_samples: usize,
+    /// Share (0 to 1) by which helped launches must be shorter than those held out; otherwise the prefetch is switched
+    /// off.
     pub gain_min: f32,
     /// Launches after which an application that is left alone is learned anew. Doubled each time that this was in vain.
     pub retry_launches: u32,
@@ -115,6 +120,8 @@ impl Default for LaunchParams {
             launch_us_min: 3_000,
             holdout_every: 8,
             samples_min: 3,
+            trial_launch_us: 40_000,
+            trial_samples: 8,
             gain_min: 0.02,
             retry_launches: 32,
             retry_launches_max: 1_024,
@@ -162,9 +169,10 @@ impl LaunchParams {
                 "at least 4096",
             ),
             (
-                (1..=TIMES_MAX).contains(&self.samples_min),
+                (1..=self.trial_samples).contains(&self.samples_min)
+                    && self.trial_samples <= TIMES_MAX,
                 "launch.samples_min",
-                "1 to 16",
+                "at least 1 and at most launch.trial_samples, which is at most 16",
             ),
             (
                 (1..=self.retry_launches_max).contains(&self.retry_launches),

@@ -105,20 +105,65 @@ fn no_more_is_fetched_than_the_memory_group_has_headroom_for() {
     }
 }
 
+/// How many pages are fetched where the limit of `above` is reached; the OOM killer is not called.
+fn fetched_at_the_limit(others: Option<&Group>, above: &Group, child: &mut Child) -> u64 {
+    let mut rig = Rig::new(child, &EngineParams::default(), params());
+    child.swap_out();
+    above.write("memory.limit_in_bytes", above.usage_bytes());
+    let plan = rig.plan_of(child, [child.pages.clone()]);
+    rig.fetch(&plan);
+    settle(child);
+    let seen = rig.collect(&plan);
+    let fetched = rig.seen(child, &seen).fetched.pages();
+    for group in others.into_iter().chain([above]) {
+        let events = std::fs::read_to_string(group.0.directory.join("memory.oom_control"));
+        let events = prepage_kernel::cgroup::parse_flat_keyed(&events.expect("events"));
+        assert_eq!(events["oom_kill"], 0, "the OOM killer was called");
+    }
+    fetched
+}
+
 #[test]
 fn without_headroom_nothing_is_fetched() {
     let _machine = Machine::with_swap();
     let group = Group::create(&v1("memory"));
+    // Else what is inactive of the child itself could make room.
+    group.write("memory.swappiness", 0);
     let mut child = child_in(&group);
-    let mut rig = Rig::new(&child, &EngineParams::default(), params());
-    child.swap_out();
-    group.write("memory.limit_in_bytes", group.usage_bytes());
-    let plan = rig.plan_of(&child, [child.pages.clone()]);
-    rig.fetch(&plan);
-    settle(&child);
-    let seen = rig.collect(&plan);
-    assert_eq!(rig.seen(&child, &seen).fetched.pages(), 0);
+    assert_eq!(fetched_at_the_limit(None, &group, &mut child), 0);
     assert!(child.entries().iter().all(|entry| entry.swapped()));
     group.write("memory.limit_in_bytes", -1);
     child.tell_pages("verify", 0..PAGES);
+}
+
+/// Other applications' pages that nobody uses are no reason to fetch nothing: the kernel takes them away, as it does for
+/// demand faults.
+#[test]
+fn where_others_fill_the_limit_what_they_do_not_use_makes_room() {
+    const OTHERS_PAGES: u64 = PAGES * 2;
+    let _machine = Machine::with_swap();
+    for swappiness in [60, 0] {
+        let above = Group::create(&v1("memory"));
+        let (ours, others) = (Group::below(&above.0), Group::below(&above.0));
+        others.write("memory.swappiness", swappiness);
+        ours.write("memory.swappiness", swappiness);
+        let mut other = Child::spawn(1);
+        others.0.add(other.pid()).expect("move the other");
+        let pages = other.map("private", OTHERS_PAGES);
+        let mut child = child_in(&ours);
+        let fetched = fetched_at_the_limit(Some(&others), &above, &mut child);
+        if swappiness > 0 {
+            assert!(fetched >= PAGES * 9 / 10, "{fetched} pages fetched");
+            assert!(above.read_number("memory.failcnt") > 0, "there was room");
+            let entries = other.entries_at(&pages);
+            let swapped = entries.iter().filter(|entry| entry.swapped()).count() as u64;
+            assert!(swapped >= PAGES / 2, "{swapped} of the other's pages went");
+        } else {
+            assert_eq!(fetched, 0, "nobody can make room");
+            assert!(child.entries().iter().all(|entry| entry.swapped()));
+        }
+        above.write("memory.limit_in_bytes", -1);
+        child.tell_pages("verify", 0..PAGES);
+        other.tell_at("verify", pages);
+    }
 }

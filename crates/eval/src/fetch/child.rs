@@ -1,14 +1,17 @@
 //! The application of the fetch benchmark: this program, run again, with a region of memory that it touches when told.
 
+use crate::display::session::command_in;
 use crate::error::{Context, Error, Result};
+use crate::group::Group;
 use prepage_kernel::Process;
 use prepage_kernel::page::page_size;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::process_madvise::{self, Advice};
+use prepage_kernel::sched;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,21 +28,26 @@ pub struct Stalls {
     pub fault_p99_us: f64,
 }
 
+/// What may be in the swap cache of other pages: its stack and heap, which it goes on using.
+const OTHERS_BYTES_MAX: u64 = 256 << 10;
+
 /// The application, as the benchmark sees it.
 pub struct Application {
     inner: std::process::Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     process: Process,
+    group: Group,
     first_page: u64,
     pages: u64,
 }
 
 impl Application {
-    /// Starts one with so many pages of memory, all written with content that compresses about three to one.
-    pub fn start(pages: u64) -> Result<Self> {
+    /// Starts one with so many pages of memory, all written with content that compresses about three to one, alone in a
+    /// control group.
+    pub fn start(pages: u64, group: &Group) -> Result<Self> {
         let own = std::env::current_exe().context("find", "own executable")?;
-        let mut inner = Command::new(own)
+        let mut inner = command_in(group, &own.to_string_lossy())?
             .args(["fetch-application", &pages.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -58,6 +66,7 @@ impl Application {
             stdin,
             stdout: BufReader::new(stdout),
             process,
+            group: group.clone(),
             first_page: 0,
             pages,
         };
@@ -74,6 +83,11 @@ impl Application {
     /// Has it touch all its pages; the time it took, in microseconds.
     pub fn touch(&mut self) -> Result<f64> {
         Ok(self.ask("touch")?[0])
+    }
+
+    /// Has it touch all its pages, each far from the one before.
+    pub fn touch_scattered(&mut self) -> Result<f64> {
+        Ok(self.ask("scatter")?[0])
     }
 
     /// Has it read a file; the time it took, in microseconds.
@@ -114,7 +128,8 @@ impl Application {
         Ok(entries.iter().filter(|entry| entry.present()).count() as u64)
     }
 
-    /// Swaps all its pages out.
+    /// Swaps all its pages out, and out of the swap cache: to a disk they are written, and stay there until memory is
+    /// wanted.
     pub fn swap_out(&mut self) -> Result<()> {
         let region = self.first_page..self.first_page + self.pages;
         for _ in 0..200 {
@@ -124,17 +139,25 @@ impl Application {
                 std::slice::from_ref(&region),
             )
             .context("page out", "the application")?;
-            if self.present()? == 0 {
+            let is_out = self.present()? == 0;
+            if is_out && self.group.residency().swap_cache_bytes <= OTHERS_BYTES_MAX {
                 return Ok(());
+            }
+            if is_out {
+                self.group.reclaim_all();
+                // What is being written cannot be reclaimed.
+                sched::sleep_us(10_000);
+                continue;
             }
             // Pages that are in some core's batch stay behind. Dropping caches empties all batches first.
             std::fs::write("/proc/sys/vm/drop_caches", "1").context("drop", "caches")?;
         }
-        Err(Error::new(
-            "page out",
-            "the application",
-            "pages stay: is there swap?",
-        ))
+        let cause = format!(
+            "{} pages stay, and {} KiB in the swap cache: is there swap?",
+            self.present()?,
+            self.group.residency().swap_cache_bytes >> 10
+        );
+        Err(Error::new("page out", "the application", cause))
     }
 
     fn ask(&mut self, what: &str) -> Result<Vec<f64>> {
@@ -185,6 +208,7 @@ pub fn play(pages: u64) -> Result<()> {
         let rest = words.get(1).copied().unwrap_or_default();
         match words[0] {
             "touch" => println!("{}", timed(|| touch(region)).1),
+            "scatter" => println!("{}", timed(|| scattered(region).for_each(fault)).1),
             "read" => println!("{}", timed(|| read(rest)).1),
             "stall" => {
                 let numbers: Vec<u64> = rest.split(' ').filter_map(|w| w.parse().ok()).collect();
@@ -248,16 +272,22 @@ fn stall(region: &[u8], ms: u64, cores: usize) -> Stalls {
     }
 }
 
-/// Touches pages far apart, in an order of its own.
-fn fault_all(region: &[u8], end: Instant) -> Vec<f64> {
+/// All pages, each far from the one before.
+fn scattered(region: &[u8]) -> impl Iterator<Item = &u8> {
     const STRIDE: usize = 1031;
     let size = page_size() as usize;
     let pages = region.len() / size;
-    let indices = (0..pages).map(|index| index * STRIDE % pages);
-    let touches = indices.take_while(|_| Instant::now() < end);
-    touches
-        .map(|index| timed(|| black_box(region[index * size])).1)
-        .collect()
+    (0..pages).map(move |index| &region[index * STRIDE % pages * size])
+}
+
+fn fault(page: &u8) {
+    black_box(*page);
+}
+
+/// Touches them until then.
+fn fault_all(region: &[u8], end: Instant) -> Vec<f64> {
+    let touches = scattered(region).take_while(|_| Instant::now() < end);
+    touches.map(|page| timed(|| fault(page)).1).collect()
 }
 
 /// Maps and unmaps a region large enough that the allocator asks the kernel for it.

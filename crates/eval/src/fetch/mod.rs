@@ -4,7 +4,10 @@
 pub mod child;
 
 use crate::error::{Context, Error, Result};
+use crate::group::{Group, Hierarchies};
+use crate::restore::{Restorer, Undo};
 use crate::statistics::{median_estimate, quantile};
+use crate::swap::{self, SwapKind};
 use child::{Application, Stalls};
 use prepage_core::app::Profile;
 use prepage_core::identity::{AppId, AppKind};
@@ -24,6 +27,10 @@ use std::path::{Path, PathBuf};
 /// What the benchmark is asked for.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
+    /// What the application is swapped out to.
+    pub swap: SwapKind,
+    /// What is measured.
+    pub tables: Vec<Table>,
     /// Pages of the application.
     pub pages: u64,
     /// Runs of each variant.
@@ -32,11 +39,24 @@ pub struct FetchOptions {
     pub file_mib: u64,
 }
 
+/// One part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Table {
+    /// Anonymous pages, us per page.
+    Anon,
+    /// What an application with all cores busy waits for.
+    Stalls,
+    /// File extents, GB/s.
+    Files,
+}
+
 /// Switches in mode observe until nearly all pages are mapped directly.
 const LEARNING_SWITCHES: usize = 5;
 
 /// Runs the benchmark and prints tables.
 pub fn fetch(options: &FetchOptions) -> Result<()> {
+    let mut restorer = Restorer::start()?;
+    let group = lay_ground(options.swap, &mut restorer)?;
     let support = Support::probe();
     let areas: Vec<String> = support
         .swap_areas
@@ -45,13 +65,31 @@ pub fn fetch(options: &FetchOptions) -> Result<()> {
         .collect();
     let cores = support.cpu_capacities.len();
     println!(
-        "kernel {}, {cores} cores, swap: {}",
+        "kernel {}, {cores} cores, swap: {}, {}",
         support.kernel_release,
-        areas.join(", ")
+        areas.join(", "),
+        swap::zswap_line()
     );
-    anon_table(options, &support)?;
-    stall_table(options, &support, cores)?;
-    file_table(options, &support)
+    for table in &options.tables {
+        match table {
+            Table::Anon => anon_table(options, &support, &group)?,
+            Table::Stalls => stall_table(options, &support, &group, cores)?,
+            Table::Files => file_table(options, &support, &group)?,
+        }
+    }
+    Ok(())
+}
+
+/// Swap, and a memory control group for the application: that way all that it leaves in the swap cache can be reclaimed.
+fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<Group> {
+    let name = format!("prepage-eval-{}", std::process::id());
+    let directory = Path::new("/var/tmp").join(&name);
+    restorer.register(&Undo::Directory(directory.clone()))?;
+    std::fs::create_dir(&directory).context("make", directory.display())?;
+    swap::ensure(swap, &directory, restorer)?;
+    let hierarchies = Hierarchies::find()?;
+    restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
+    Group::create(&hierarchies, &name)
 }
 
 struct Rig {
@@ -173,15 +211,18 @@ fn show(name: &str, unit: &str, values: &[f64]) {
     );
 }
 
-fn anon_table(options: &FetchOptions, support: &Support) -> Result<()> {
+fn anon_table(options: &FetchOptions, support: &Support, group: &Group) -> Result<()> {
     println!("\nanonymous pages, us per page ({} pages)", options.pages);
-    let mut application = Application::start(options.pages)?;
-    let mut demand = Vec::new();
+    let mut application = Application::start(options.pages, group)?;
+    let (mut in_order, mut scattered) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
         application.swap_out()?;
-        demand.push(application.touch()? / options.pages as f64);
+        in_order.push(application.touch()? / options.pages as f64);
+        application.swap_out()?;
+        scattered.push(application.touch_scattered()? / options.pages as f64);
     }
-    show("demand paging, in order", "us", &demand);
+    show("demand paging, in order", "us", &in_order);
+    show("demand paging, scattered", "us", &scattered);
     let default = EngineParams::default();
     let variants: [(&str, usize, u64, u64, ThreadPolicy); 7] = [
         ("1 thread, batch 16", 1, 16, 20, ThreadPolicy::Other),
@@ -236,9 +277,14 @@ fn anon_table(options: &FetchOptions, support: &Support) -> Result<()> {
     Ok(())
 }
 
-fn stall_table(options: &FetchOptions, support: &Support, cores: usize) -> Result<()> {
+fn stall_table(
+    options: &FetchOptions,
+    support: &Support,
+    group: &Group,
+    cores: usize,
+) -> Result<()> {
     println!("\nwhat an application with all cores busy waits for, us (off and prepage in turn)");
-    let mut application = Application::start(options.pages)?;
+    let mut application = Application::start(options.pages, group)?;
     let mut variants: Vec<(&str, EngineParams)> = [
         "prepage",
         "bursts of 16 pages",
@@ -307,7 +353,7 @@ impl Drop for Scratch {
     }
 }
 
-fn file_table(options: &FetchOptions, support: &Support) -> Result<()> {
+fn file_table(options: &FetchOptions, support: &Support, group: &Group) -> Result<()> {
     let bytes = options.file_mib << 20;
     println!(
         "\nfile extents, GB/s ({} MiB in one file)",
@@ -330,7 +376,7 @@ fn file_table(options: &FetchOptions, support: &Support) -> Result<()> {
         out.sync_all().context("write", file.0.display())?;
     }
     let rate = |us: f64| bytes as f64 / us / 1e3;
-    let mut application = Application::start(16)?;
+    let mut application = Application::start(16, group)?;
     let (mut raw, mut demand) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
         raw.push(rate(child::read_raw(&file.0)?));

@@ -103,7 +103,7 @@ fn members_are_those_of_the_subtree_and_bounded() {
 
 #[test]
 fn headroom_is_what_the_tightest_limit_above_leaves() {
-    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
     let page = prepage_kernel::page::page_size();
     let above = Group::create(&v1("memory"));
     let group = Group::below(&above.0);
@@ -123,7 +123,10 @@ fn headroom_is_what_the_tightest_limit_above_leaves() {
     has_headroom(2048);
     let mut child = Child::spawn(1);
     group.0.add(child.pid()).expect("move the child");
+    // Anonymous pages that nobody uses are headroom where they may be swapped out.
     child.map("private", 1024);
+    has_headroom(2048);
+    group.write("memory.swappiness", 0);
     has_headroom(1024);
     // File pages that nobody uses go first: they are headroom.
     let path = directory.file("inactive", 512);

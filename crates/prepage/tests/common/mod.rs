@@ -52,14 +52,22 @@ impl Drop for Running {
 
 /// An application: a copy of sleep(1) under a name of its own, in a session of its own.
 pub fn application(directory: &TempDir, name: &str) -> Running {
+    let program = program(directory, name);
+    application_by(&program, Command::new("setsid").arg(&program).arg("600"))
+}
+
+/// A copy of sleep(1) under a name of its own.
+pub fn program(directory: &TempDir, name: &str) -> PathBuf {
     let program = directory.path().join(name);
     if !program.exists() {
         std::fs::copy("/bin/sleep", &program).expect("a copy of sleep");
     }
-    let start = || {
-        let child = Command::new("setsid").arg(&program).arg("600").spawn();
-        Running(child.expect("setsid"))
-    };
+    program
+}
+
+/// The application `program`, as `command` launches it.
+pub fn application_by(program: &Path, command: &mut Command) -> Running {
+    let mut start = || Running(command.spawn().expect("setsid"));
     let mut running = start();
     // Until setsid has called exec, it is not what it will be. exec fails (ETXTBSY) while a process that another test
     // just forked still holds the copy open for writing.

@@ -1,0 +1,321 @@
+//! What the limits of memory cgroups leave to be charged.
+
+use super::{Cgroup, Version, directories_in};
+use crate::error::Result;
+use crate::text;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Cgroups at and below a limited one that are asked what they keep from reclaim. Where there are more, no inactive page
+/// counts as headroom.
+const GROUPS_MAX: usize = 64;
+
+impl Cgroup {
+    /// How much more can be charged to this cgroup until the kernel has to take away, under a limit of it or of one above
+    /// it, what is in use, in bytes. `None` where nothing is limited.
+    ///
+    /// The limits: memory.limit_in_bytes and memory.memsw.limit_in_bytes of v1, memory.max and memory.high of v2. Inactive
+    /// pages count as headroom, unless memory.min protects them, anonymous ones as far as they may be swapped and swap is
+    /// left. Active ones do not,
+    /// although the kernel ages them: where many came back at once and all are active, it calls the OOM killer first (seen
+    /// on 6.18; it decides by statistics of the group that may be two seconds old).
+    ///
+    /// Reads two or three small files for each cgroup on the way up; for one that has a limit also its statistics, and
+    /// looks at up to 64 cgroups below it.
+    pub fn memory_headroom_bytes(&self) -> Result<Option<u64>> {
+        self.headroom_bytes(self.free_swap_bytes())
+    }
+
+    /// The same, there being so much free swap on the machine.
+    fn headroom_bytes(&self, free_swap: u64) -> Result<Option<u64>> {
+        let mut headroom: Option<u64> = None;
+        let mut level = self.clone();
+        loop {
+            match level.headroom_here_bytes(free_swap) {
+                // The root of version 2, or what lies above the hierarchy.
+                Err(error) if error.is_not_found() => return Ok(headroom),
+                here => headroom = headroom.into_iter().chain(here?).min(),
+            }
+            if !level.directory.pop() {
+                return Ok(headroom);
+            }
+        }
+    }
+
+    /// The same, under the limits of this one alone.
+    fn headroom_here_bytes(&self, free_swap: u64) -> Result<Option<u64>> {
+        let hard = self.memory_limit_bytes()?;
+        let (memory, with_swap) = match self.version {
+            // The soft limit of version 1 does not hold while memory is charged.
+            Version::V1 => (hard, self.limit_if_any("memory.memsw.limit_in_bytes")?),
+            Version::V2 => (
+                hard.into_iter()
+                    .chain(self.limit_if_any("memory.high")?)
+                    .min(),
+                None,
+            ),
+        };
+        if memory.is_none() && with_swap.is_none() {
+            return Ok(None);
+        }
+        let stat = self.memory_stat()?;
+        let of_memory = |limit| -> Result<u64> {
+            let reclaimable = self.reclaimable_bytes(&stat, free_swap);
+            Ok(headroom(limit, self.memory_usage_bytes()?, reclaimable))
+        };
+        // What goes to swap stays charged to memory and swap together.
+        let of_both = |limit| -> Result<u64> {
+            let used = text::read_number(self.directory.join("memory.memsw.usage_in_bytes"))?;
+            Ok(headroom(limit, used, self.reclaimable_bytes(&stat, 0)))
+        };
+        let (memory, with_swap) = (memory.map(of_memory), with_swap.map(of_both));
+        Ok(memory
+            .transpose()?
+            .into_iter()
+            .chain(with_swap.transpose()?)
+            .min())
+    }
+
+    /// `None` also where the kernel is without this limit.
+    fn limit_if_any(&self, file: &str) -> Result<Option<u64>> {
+        match self.limit_bytes(file) {
+            Err(error) if error.is_not_found() => Ok(None),
+            limit => limit,
+        }
+    }
+
+    /// A value of memory.stat for the whole subtree.
+    fn of_subtree(&self, stat: &BTreeMap<String, u64>, key: &str) -> u64 {
+        let value = match self.version {
+            Version::V1 => stat.get(&format!("total_{key}")),
+            Version::V2 => stat.get(key),
+        };
+        value.copied().unwrap_or(0)
+    }
+
+    /// Free swap of the machine; none where the kernel is told not to swap for a cgroup's sake.
+    fn free_swap_bytes(&self) -> u64 {
+        let swappiness = text::read_number("/proc/sys/vm/swappiness");
+        // In v1 each cgroup has its own.
+        if self.version == Version::V2 && swappiness.is_ok_and(|value: u32| value == 0) {
+            return 0;
+        }
+        let info = rustix::system::sysinfo();
+        info.freeswap.saturating_mul(info.mem_unit.into())
+    }
+
+    /// What of the inactive pages of the subtree, that `stat` tells, can be reclaimed.
+    fn reclaimable_bytes(&self, stat: &BTreeMap<String, u64>, free_swap: u64) -> u64 {
+        let Some(kept) = self.kept() else { return 0 };
+        let levels = self.directory.ancestors().map(|above| self.at(above));
+        let swap_left = match self.version {
+            Version::V1 => free_swap,
+            Version::V2 => levels
+                .filter_map(|level| level.swap_left_bytes())
+                .fold(free_swap, u64::min),
+        };
+        let inactive = |key| self.of_subtree(stat, key);
+        let anon = inactive("inactive_anon").saturating_sub(kept.anon);
+        let file = inactive("inactive_file").saturating_sub(kept.file);
+        file.saturating_add(anon.min(swap_left))
+    }
+
+    fn at(&self, directory: &Path) -> Cgroup {
+        Cgroup {
+            version: self.version,
+            directory: directory.into(),
+        }
+    }
+
+    /// What the rules of this cgroup (v1) and of those below keep from reclaim. `None` where there are more than
+    /// [`GROUPS_MAX`].
+    fn kept(&self) -> Option<Kept> {
+        let mut kept = Kept::default();
+        let mut groups = vec![self.directory.clone()];
+        for looked_at in 0.. {
+            let Some(directory) = groups.pop() else { break };
+            if looked_at == GROUPS_MAX {
+                return None;
+            }
+            let group = self.at(&directory);
+            // memory.min (v2) does not protect the limited group from its own limit, only those below.
+            let is_below = group.version == Version::V2 && group != *self;
+            let is_protected = is_below && group.is_protected();
+            let swap_left = match group.version {
+                _ if is_protected => Some(0),
+                // Each has its own; the one above does not matter.
+                Version::V1 => group.never_swaps().then_some(0),
+                Version::V2 => is_below.then(|| group.swap_left_bytes()).flatten(),
+            };
+            if let Some(swap_left) = swap_left {
+                // It may have vanished.
+                let stat = group.memory_stat().unwrap_or_default();
+                let inactive = |key| stat.get(key).copied().unwrap_or(0);
+                kept.anon += inactive("inactive_anon").saturating_sub(swap_left);
+                if is_protected {
+                    kept.file += inactive("inactive_file");
+                }
+            }
+            groups.extend(directories_in(&group.directory).take(GROUPS_MAX));
+        }
+        Some(kept)
+    }
+
+    fn is_protected(&self) -> bool {
+        let min = text::read_number(self.directory.join("memory.min"));
+        min.map_or_else(|error| !error.is_not_found(), |bytes: u64| bytes > 0)
+    }
+
+    fn never_swaps(&self) -> bool {
+        let swappiness = text::read_number(self.directory.join("memory.swappiness"));
+        swappiness.is_ok_and(|value: u32| value == 0)
+    }
+
+    /// What memory.swap.max (v2) of this cgroup leaves; `None` where it leaves all.
+    fn swap_left_bytes(&self) -> Option<u64> {
+        let limit = self.limit_bytes("memory.swap.max").ok()??;
+        Some(limit.saturating_sub(self.swap_usage_bytes().ok()?))
+    }
+}
+
+/// Inactive bytes that cannot be reclaimed.
+#[derive(Debug, Default)]
+struct Kept {
+    anon: u64,
+    file: u64,
+}
+
+/// What a limit leaves, the group using so many bytes, of which so many can be reclaimed.
+fn headroom(limit: u64, used: u64, reclaimable: u64) -> u64 {
+    limit.saturating_sub(used.saturating_sub(reclaimable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A tree of files like a hierarchy's, removed at the end.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        /// `files`: a path below the top, and what it holds.
+        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let top = std::env::temp_dir().join(format!("prepage-{name}-{}", std::process::id()));
+            let tree = Tree(top);
+            files.iter().for_each(|(path, text)| tree.write(path, text));
+            tree
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            std::fs::create_dir_all(path.parent().expect("below the top")).expect("mkdir");
+            std::fs::write(path, text).expect("write");
+        }
+
+        fn headroom(&self, version: Version, path: &str, free_swap: u64) -> Option<u64> {
+            let directory = self.0.join(path);
+            let group = Cgroup { version, directory };
+            group.headroom_bytes(free_swap).expect("readable")
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn inactive_pages_count_as_far_as_swap_is_left_v2() {
+        let tree = Tree::new(
+            "headroom-v2",
+            &[
+                ("memory.swap.max", "max"),
+                ("memory.max", "1000"),
+                ("memory.high", "900"),
+                ("memory.current", "880"),
+                (
+                    "memory.stat",
+                    "anon 1\ninactive_anon 300\nactive_anon 400\ninactive_file 50\n",
+                ),
+                ("app/memory.max", "max"),
+                ("app/memory.high", "max"),
+                ("other/memory.stat", "inactive_anon 100\n"),
+                ("other/memory.swap.current", "5"),
+            ],
+        );
+        let headroom = |free_swap| tree.headroom(Version::V2, "app", free_swap);
+        assert_eq!(headroom(u64::MAX), Some(20 + 50 + 300));
+        assert_eq!(headroom(7), Some(20 + 50 + 7));
+        assert_eq!(headroom(0), Some(20 + 50));
+        // A group that may not swap keeps what it has, one that may swap a little all but that.
+        tree.write("other/memory.swap.max", "0");
+        assert_eq!(headroom(u64::MAX), Some(20 + 50 + 200));
+        tree.write("other/memory.swap.max", "35");
+        assert_eq!(headroom(u64::MAX), Some(20 + 50 + 230));
+        // A protected one keeps all, a limited one is not protected from its own limit.
+        tree.write("memory.min", "500");
+        tree.write("other/memory.min", "1");
+        tree.write("other/memory.stat", "inactive_anon 100\ninactive_file 11\n");
+        assert_eq!(headroom(u64::MAX), Some(20 + 39 + 200));
+        tree.write("other/memory.min", "0");
+        assert_eq!(headroom(u64::MAX), Some(20 + 50 + 230));
+        // What holds for the limited group holds for all below.
+        tree.write("memory.swap.max", "12");
+        tree.write("memory.swap.current", "2");
+        assert_eq!(headroom(u64::MAX), Some(20 + 50 + 10));
+        // The tightest limit above counts.
+        tree.write("app/memory.max", "100");
+        tree.write("app/memory.current", "99");
+        tree.write("app/memory.stat", "inactive_anon 4\n");
+        assert_eq!(headroom(u64::MAX), Some(5));
+    }
+
+    #[test]
+    fn inactive_pages_count_as_far_as_swap_is_left_v1() {
+        const NONE: &str = "9223372036854771712";
+        let tree = Tree::new(
+            "headroom-v1",
+            &[
+                ("memory.limit_in_bytes", "1000"),
+                ("memory.usage_in_bytes", "1000"),
+                ("memory.swappiness", "60"),
+                (
+                    "memory.stat",
+                    "inactive_anon 1\ntotal_inactive_anon 300\ntotal_inactive_file 50\n",
+                ),
+                ("app/memory.limit_in_bytes", NONE),
+                ("app/memory.swappiness", "60"),
+                ("other/memory.swappiness", "0"),
+                ("other/memory.stat", "inactive_anon 120\n"),
+            ],
+        );
+        let headroom = |free_swap| tree.headroom(Version::V1, "app", free_swap);
+        assert_eq!(headroom(u64::MAX), Some(50 + 180));
+        tree.write("other/memory.swappiness", "1");
+        assert_eq!(headroom(u64::MAX), Some(50 + 300));
+        assert_eq!(headroom(9), Some(50 + 9));
+        // A limit of memory and swap together is not relieved by swapping.
+        tree.write("memory.memsw.limit_in_bytes", "1200");
+        tree.write("memory.memsw.usage_in_bytes", "1190");
+        assert_eq!(headroom(u64::MAX), Some(50 + 10));
+    }
+
+    #[test]
+    fn of_too_many_groups_nothing_is_known() {
+        let tree = Tree::new(
+            "headroom-many",
+            &[
+                ("memory.max", "1000"),
+                ("memory.current", "1000"),
+                ("memory.stat", "inactive_anon 300\ninactive_file 50\n"),
+            ],
+        );
+        let headroom = || tree.headroom(Version::V2, "", u64::MAX);
+        (1..GROUPS_MAX).for_each(|n| tree.write(&format!("{n}/memory.stat"), ""));
+        assert_eq!(headroom(), Some(350));
+        tree.write("more/memory.stat", "");
+        assert_eq!(headroom(), Some(0));
+    }
+}
