@@ -5,7 +5,7 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
-.PHONY: demo test lint build install bench-fetch bench-launch bench-policies setup-build setup-test setup-demo clean
+.PHONY: demo test lint build install bench-fetch bench-launch bench-idle bench-policies setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
@@ -46,6 +46,11 @@ bench-launch: setup-build build
 ## Switches under each core policy of ASAP section 6.5: about three minutes each.
 bench-policies: setup-demo build
 	scripts/bench-policies target/release target/policies
+
+## Services that sat idle, swapped out whole to zram and then to the disk: about fifty minutes.
+bench-idle: setup-build build
+	scripts/as-root target/release/prepage-eval idle --install --out target/idle-zram.jsonl
+	scripts/as-root target/release/prepage-eval idle --swap disk --out target/idle-disk.jsonl
 
 setup-build:
 	scripts/setup build

@@ -67,7 +67,8 @@ pub struct FetchParams {
     pub pace_pages: u64,
     /// Length of that pause, in microseconds; 0 means none.
     pub pace_us: u64,
-    /// Pages that one request to a disk swap device may span.
+    /// Pages of a disk swap device that a thread has read at a time. It submits the next ones before it maps these, so
+    /// that twice as many are in flight: what the application itself waits for stands in line behind them.
     pub disk_span_pages: u64,
     /// Cores and threads for file pages.
     pub core_policy: CorePolicy,
@@ -103,7 +104,7 @@ impl Default for FetchParams {
             anon_threads: 0,
             pace_pages: 64,
             pace_us: 20,
-            disk_span_pages: 512,
+            disk_span_pages: 32,
             core_policy: CorePolicy::Asap,
             big_cores: Vec::new(),
             little_cores: Vec::new(),

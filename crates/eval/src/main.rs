@@ -10,6 +10,7 @@ mod display;
 mod error;
 mod fetch;
 mod group;
+mod idle;
 mod launch;
 mod pages;
 mod processes;
@@ -30,6 +31,8 @@ mod tiles;
 
 use crate::error::Context;
 use clap::{Args, Parser, Subcommand};
+use idle::IdleOptions;
+use idle::mode::IdleMode;
 use launch::LaunchOptions;
 use launch::record::Learn;
 use launch::scenario::Scenario;
@@ -39,6 +42,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use swap::SwapKind;
 
 /// Measures prepage on real applications: run, study, report; and its estimators on recordings: simulate.
 #[derive(Debug, Parser)]
@@ -54,6 +58,8 @@ enum Command {
     Run(RunArguments),
     /// Launch programs again and again, cold, warm and helped, record every launch and print the study. Needs root.
     Launch(LaunchArguments),
+    /// Let services sit idle, swapped out whole, then ask them again: the first response and the first seconds. Needs root.
+    Idle(IdleArguments),
     /// Derive medians, intervals and paired ratios from records.
     Study {
         /// The records.
@@ -97,7 +103,7 @@ enum Command {
     Fetch {
         /// What the application is swapped out to; the only swap there is.
         #[arg(long, value_enum, default_value = "zram")]
-        swap: swap::SwapKind,
+        swap: SwapKind,
         /// What is measured.
         #[arg(
             long,
@@ -309,18 +315,93 @@ impl LaunchArguments {
     }
 }
 
+#[derive(Debug, Args)]
+struct IdleArguments {
+    /// The services: redis, node, jvm.
+    #[arg(long, value_delimiter = ',', default_value = "redis,node")]
+    services: Vec<String>,
+    /// Install the services that are missing (Debian's packages, by apt-get).
+    #[arg(long)]
+    install: bool,
+    /// What they are swapped out to; the only swap there is.
+    #[arg(long, value_enum, default_value = "zram")]
+    swap: SwapKind,
+    /// The modes that alternate.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = idle::MODES)]
+    modes: Vec<IdleMode>,
+    /// Samples of each mode and service.
+    #[arg(long, default_value_t = 8)]
+    samples: u32,
+    /// The seed of every order, all data and all requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Wakeups of each service before the samples: prepage learns.
+    #[arg(long, default_value_t = 8)]
+    warmup: u32,
+    /// Data of each service, in MiB; by default 1024 in redis and 512 in the others.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    size_mib: Option<u64>,
+    /// Requests a second, each for ten keys; by default 4000 of redis and 800 of the others.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate_hz: Option<u32>,
+    /// How long a wakeup is measured, in seconds.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    window_s: u64,
+    /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
+    #[arg(long, default_value_t = 10.0)]
+    strangers_percent_max: f64,
+    /// The record.
+    #[arg(long, default_value = "idle.jsonl")]
+    out: PathBuf,
+    /// The directory of prepage and prepaged; by default that of this program.
+    #[arg(long)]
+    prepage_bin: Option<PathBuf>,
+    /// Run prepaged with this configuration (without its drop-ins) instead of the defaults. It goes into the record.
+    #[arg(long, value_name = "FILE")]
+    prepage_config: Option<PathBuf>,
+}
+
+impl IdleArguments {
+    fn options(self) -> error::Result<IdleOptions> {
+        let read = |file: &PathBuf| service::read_config(self.prepage_bin.as_deref(), file);
+        let parameters = idle::record::Parameters {
+            samples: self.samples,
+            seed: self.seed,
+            swap: self.swap,
+            warmup: self.warmup,
+            window_ms: self.window_s * 1_000,
+            size_mib: self.size_mib,
+            rate_hz: self.rate_hz,
+            strangers_percent_max: self.strangers_percent_max,
+            prepage_config: self.prepage_config.as_ref().map(read).transpose()?,
+            ..idle::record::Parameters::of(self.modes)
+        };
+        Ok(IdleOptions {
+            parameters,
+            services: self.services,
+            installs: self.install,
+            prepage_bin: self.prepage_bin,
+            out: self.out,
+        })
+    }
+}
+
 /// The study of one record.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Studied {
     Switches(Box<study::Study>),
     Launches(Box<launch::study::LaunchStudy>),
+    Idle(Box<idle::study::IdleStudy>),
 }
 
 impl Studied {
     fn of(path: &Path) -> error::Result<Self> {
         if record::is_of_launches(path)? {
             return Ok(Self::Launches(Box::new(launch::study::study(path)?)));
+        }
+        if idle::record::is_of_idle(path)? {
+            return Ok(Self::Idle(Box::new(idle::study::study(path)?)));
         }
         Ok(Self::Switches(Box::new(study::study(path)?)))
     }
@@ -329,6 +410,7 @@ impl Studied {
         match self {
             Self::Switches(study) => study::text::show(study),
             Self::Launches(study) => launch::text::show(study),
+            Self::Idle(study) => idle::text::show(study),
         }
     }
 }
@@ -353,6 +435,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(arguments) => arguments.options().and_then(|options| run::run(&options)),
         Command::Launch(arguments) => launch::launch(&arguments.options()),
+        Command::Idle(arguments) => arguments.options().and_then(|options| idle::idle(&options)),
         Command::Study { records, json } => print_studies(&records, json),
         Command::Report {
             records,

@@ -5,7 +5,10 @@ use crate::display::session::{Places, Session, command_in, log_file};
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
 use crate::record::Mode;
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -16,8 +19,8 @@ pub struct Service {
     command: PathBuf,
     group: Group,
     processes: Vec<Child>,
-    /// The number of the last switch that was read.
-    last_switch: u64,
+    /// The number of the last switch that was read, by application.
+    last_switches: BTreeMap<String, u64>,
 }
 
 /// What a run says when prepage's binaries are not there.
@@ -57,21 +60,43 @@ pub fn read_config(prepage_bin: Option<&Path>, file: &Path) -> Result<String> {
     }
 }
 
-/// Switches are numbered from 1 in the life of an application's profile; here is only one application.
+/// Switches are numbered from 1 in the life of an application's profile.
 fn number(switch: &serde_json::Value) -> u64 {
-    switch
-        .get("number")
-        .and_then(serde_json::Value::as_u64)
-        .unwrap_or(0)
+    switch["number"].as_u64().unwrap_or(0)
+}
+
+fn app(switch: &serde_json::Value) -> &str {
+    switch["app"].as_str().unwrap_or_default()
 }
 
 impl Service {
-    /// Starts service and agent in their group, with this configuration. The binaries run from copies in memory: reclaiming the file pages that
-    /// the service has read, which its group is charged for, must not take its own code away.
+    /// Starts service and agent in their group, with this configuration.
     pub fn start(
         directory: &Path,
         places: &Places,
         session: &Session,
+        group: Group,
+        config: &str,
+    ) -> Result<Self> {
+        let mut service = Self::start_alone(directory, places, group, config)?;
+        let agent = command_in(&service.group, &service.command.to_string_lossy())?
+            .arg("--socket")
+            .arg(&service.socket)
+            .arg("agent")
+            .envs(session.environment(places))
+            .stdout(Stdio::null())
+            .stderr(log_file(&places.disk, "agent")?)
+            .spawn()
+            .context("start", "prepage agent")?;
+        service.processes.push(agent);
+        Ok(service)
+    }
+
+    /// Starts the service without an agent, as on a server. The binaries run from copies in memory: reclaiming the file
+    /// pages that the service has read, which its group is charged for, must not take its own code away.
+    pub fn start_alone(
+        directory: &Path,
+        places: &Places,
         group: Group,
         config: &str,
     ) -> Result<Self> {
@@ -100,19 +125,9 @@ impl Service {
             command: own.join("prepage"),
             group,
             processes: vec![daemon],
-            last_switch: 0,
+            last_switches: BTreeMap::new(),
         };
         service.wait_until_ready(places)?;
-        let agent = command_in(&service.group, &service.command.to_string_lossy())?
-            .arg("--socket")
-            .arg(&service.socket)
-            .arg("agent")
-            .envs(session.environment(places))
-            .stdout(Stdio::null())
-            .stderr(log_file(&places.disk, "agent")?)
-            .spawn()
-            .context("start", "prepage agent")?;
-        service.processes.push(agent);
         Ok(service)
     }
 
@@ -143,6 +158,23 @@ impl Service {
     pub fn track(&self, app: &Group) -> Result<()> {
         let directory = app.memory.to_string_lossy().into_owned();
         self.call(&["track", "--cgroup", &directory]).map(|_| ())
+    }
+
+    /// Makes ready to announce a switch to the application in this group, as a program with a connection to the service
+    /// does: what is left to do is one call.
+    pub fn begin_call(&self, app: &Group) -> Result<BeginCall> {
+        let parameters = serde_json::json!({
+            "method": "org.prepage.Prepage1.SwitchBegin",
+            "parameters": {"cgroup": app.memory.to_string_lossy()},
+        });
+        let mut message = parameters.to_string().into_bytes();
+        // Varlink ends a message by a zero byte.
+        message.push(0);
+        let connection = UnixStream::connect(&self.socket).context("connect to", "prepaged")?;
+        Ok(BeginCall {
+            connection,
+            message,
+        })
     }
 
     /// Sets the mode; resident is demand paging with nothing to page.
@@ -181,9 +213,12 @@ impl Service {
             .unwrap_or_default();
         let new: Vec<serde_json::Value> = all
             .into_iter()
-            .filter(|s| number(s) > self.last_switch)
+            .filter(|s| number(s) > self.last_switches.get(app(s)).copied().unwrap_or(0))
             .collect();
-        self.last_switch = new.last().map_or(self.last_switch, number);
+        for switch in &new {
+            self.last_switches
+                .insert(app(switch).to_owned(), number(switch));
+        }
         Ok(new)
     }
 
@@ -212,5 +247,35 @@ impl Service {
             operation,
             format!("{}: {said}", output.status),
         ))
+    }
+}
+
+/// A call that announces a switch.
+#[derive(Debug)]
+pub struct BeginCall {
+    connection: UnixStream,
+    message: Vec<u8>,
+}
+
+impl BeginCall {
+    /// Makes it and waits for the reply.
+    pub fn make(mut self) -> Result<()> {
+        let operation = "SwitchBegin";
+        let sent = self.connection.write_all(&self.message);
+        sent.context("call", operation)?;
+        let mut reply = Vec::new();
+        BufReader::new(self.connection)
+            .read_until(0, &mut reply)
+            .context("call", operation)?;
+        let reply = reply.strip_suffix(&[0]).unwrap_or(&reply);
+        let reply: serde_json::Value = serde_json::from_slice(reply).context("call", operation)?;
+        match reply["parameters"]["began"] == true {
+            true => Ok(()),
+            false => Err(Error::new(
+                "call",
+                operation,
+                format!("no switch began: {reply}"),
+            )),
+        }
     }
 }

@@ -6,11 +6,13 @@ use crate::restore::{Restorer, Undo};
 use crate::run;
 use crate::sysfs;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::Command;
 
 /// The kind of swap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
 pub enum SwapKind {
     /// Compressed memory.
     Zram,
@@ -18,6 +20,17 @@ pub enum SwapKind {
     Disk,
     /// The same, with zswap's compressed pool in front of it.
     Zswap,
+}
+
+impl SwapKind {
+    /// The word for it, on the command line and in records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Zram => "zram",
+            Self::Disk => "disk",
+            Self::Zswap => "zswap",
+        }
+    }
 }
 
 const BYTES: u64 = 4 << 30;
@@ -34,7 +47,7 @@ pub fn ensure(kind: SwapKind, directory: &Path, restorer: &mut Restorer) -> Resu
             "{} on {} is active, and would be swapped to as well: `swapoff {0}`, or name its kind with --swap",
             other.path, other.on
         );
-        return Err(Error::new("set up", "swap", cause));
+        return Err(Error::new("set up", format!("{} swap", kind.word()), cause));
     }
     if kind != SwapKind::Zram {
         set_zswap(kind == SwapKind::Zswap, restorer)?;

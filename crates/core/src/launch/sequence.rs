@@ -102,7 +102,7 @@ impl LaunchSequence {
             while page < read.extent.end() {
                 let window = page / WINDOW_PAGES;
                 let end = read.extent.end().min((window + 1) * WINDOW_PAGES);
-                if (window + u64::from(turn)) % 2 == 0 {
+                if (window + u64::from(turn)).is_multiple_of(2) {
                     reads.push(SequenceRead {
                         extent: Extent::between(page, end),
                         address_bytes: read.address_bytes.filter(|_| page == read.extent.start),

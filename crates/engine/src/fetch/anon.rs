@@ -1,9 +1,10 @@
 //! What a thread does to fetch anonymous pages (ASAP section 5.1).
 //!
 //! On zram the cores decompress: a page is brought in and mapped at once. On a disk, reads must be in flight
-//! first: everything is submitted in wide spans, then mapped. Which it is, pagemap says page by page; a page that
-//! zswap holds in front of a disk goes the disk's way, since pagemap cannot tell it apart, and costs one pass over
-//! the swap cache more.
+//! first: a span is submitted, then the span before it is mapped, which waits for its reads. So each thread has two
+//! spans in flight: enough to keep the device busy, and few enough that a read which the application waits for is not
+//! held up by the whole plan. A page that zswap holds in front of a disk goes the disk's way, since pagemap cannot tell
+//! it apart, and costs one pass over the swap cache more.
 
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part, Piece};
@@ -29,10 +30,10 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         brought: Vec::new(),
         since_pause: 0,
     };
-    if job.swaps_to_disk {
-        worker.submit_all();
+    match job.swaps_to_disk {
+        true => worker.submit_and_bring_all(),
+        false => worker.bring_all(),
     }
-    worker.bring_all();
     let mut extents: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
     for (member, extent) in worker.brought {
         extents.entry(member).or_default().push(extent);
@@ -53,26 +54,35 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// First pass for disks: many reads in flight, sorted by address, nothing mapped.
-    fn submit_all(&mut self) {
+    /// For disks: submits one span ahead of the span that it brings in.
+    fn submit_and_bring_all(&mut self) {
+        let mut submitted = Vec::new();
         loop {
-            let pieces = self.job.take_to_submit(self.params.disk_span_pages);
-            if pieces.is_empty() {
+            let span = self.job.take_to_submit(self.params.disk_span_pages);
+            if span.is_empty() && submitted.is_empty() {
                 return;
             }
             self.job.note_begin();
             self.heart.beat();
-            for piece in pieces {
-                let member = &self.job.members[piece.member];
-                let ranges = self.absent(member, piece.extent);
-                if !self.job.admit(&piece, pages_in(&ranges)) {
-                    return;
-                }
-                // A process that ends meanwhile, or a region that is gone: nothing left to bring in.
-                let _ = process_madvise::willneed(member.process.pidfd(), &ranges);
+            let admitted = span.into_iter().take_while(|piece| self.submit(piece));
+            let admitted = admitted.collect();
+            for piece in std::mem::replace(&mut submitted, admitted) {
+                self.bring(&piece);
             }
             self.pause_after(self.params.disk_span_pages);
         }
+    }
+
+    /// Has the reads of one piece begin, mapping nothing. Returns whether there is headroom for them.
+    fn submit(&mut self, piece: &Piece) -> bool {
+        let member = &self.job.members[piece.member];
+        let ranges = self.absent(member, piece.extent);
+        let admitted = self.job.admit(piece, pages_in(&ranges));
+        if admitted {
+            // A process that ends meanwhile, or a region that is gone: nothing left to bring in.
+            let _ = process_madvise::willneed(member.process.pidfd(), &ranges);
+        }
+        admitted
     }
 
     fn bring_all(&mut self) {

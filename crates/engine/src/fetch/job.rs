@@ -52,7 +52,7 @@ pub struct Job {
     pub root_pid: Option<i32>,
     /// Those rights.
     pub rights: Option<Rights>,
-    /// Whether some swap device is a disk: reads are then submitted before anything is mapped.
+    /// Whether some swap device is a disk: the reads of a page are then submitted some time before it is mapped.
     pub swaps_to_disk: bool,
     signalled: Nanos,
     submit_next: AtomicU64,

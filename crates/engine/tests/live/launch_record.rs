@@ -285,7 +285,7 @@ fn as_many_launches_as_are_bounded_are_told_apart() {
         };
         assert!(recording.is_usable(), "{} lost", recording.events_lost);
         let seen = accesses(&recording, &directory.0);
-        let expected = (names[result.id as usize].clone(), Extent::new(0, 2));
+        let expected = (names[result.id as usize].clone(), pages(&[(0, 2)]));
         assert_eq!(joined(&seen), [expected]);
     }
 }
@@ -345,6 +345,9 @@ fn block_requests_lead_back_to_files() {
         records: true,
         ..prefetched(plan(&[(&ours, 0, 32)], Vec::new()))
     };
+    // Events are on already: a prefetch does not wait for them, and its first requests would not be seen.
+    let other = Child::spawn(1);
+    rig.begin(0, other.pid(), recorded());
     rig.begin(1, child.pid(), decision);
     assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
     child.tell_file("readfile", &theirs, 0, 128);

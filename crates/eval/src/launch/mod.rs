@@ -3,12 +3,12 @@
 
 mod bench;
 mod cache;
-mod content;
+pub mod content;
 mod held;
 mod order;
 mod picture;
 mod prepage;
-mod programs;
+pub mod programs;
 pub mod record;
 mod run;
 mod sample;

@@ -190,7 +190,8 @@ fn missing_packages(programs: &[Program]) -> Vec<&'static str> {
     missing.flat_map(|p| p.packages.iter().copied()).collect()
 }
 
-fn install(packages: &[&str]) -> Result<()> {
+/// Installs Debian's packages, if any are given.
+pub fn install(packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -209,6 +210,17 @@ fn install(packages: &[&str]) -> Result<()> {
     apt(&["update", "-qq"])?;
     let install = ["install", "-y", "-qq", "--no-install-recommends"];
     apt(&[&install[..], packages].concat())
+}
+
+/// These packages of Debian with their versions, those that are installed.
+pub fn package_versions(packages: &[&str]) -> BTreeMap<String, String> {
+    let version = |package: &&str| {
+        let query = ["-W", "-f=${Version}", package];
+        let output = Command::new("dpkg-query").args(query).output().ok()?;
+        let version = String::from_utf8_lossy(&output.stdout).into_owned();
+        Some((package.to_string(), version))
+    };
+    packages.iter().filter_map(version).collect()
 }
 
 impl Program {
@@ -253,12 +265,6 @@ impl Prepared {
     /// What the record says of it.
     pub fn facts(&self) -> ProgramFacts {
         let text = |word: &OsString| word.to_string_lossy().into_owned();
-        let version = |package: &&str| {
-            let query = ["-W", "-f=${Version}", package];
-            let output = Command::new("dpkg-query").args(query).output().ok()?;
-            let version = String::from_utf8_lossy(&output.stdout).into_owned();
-            Some((package.to_string(), version))
-        };
         ProgramFacts {
             name: self.name.clone(),
             ends: if self.window.is_some() {
@@ -267,11 +273,7 @@ impl Prepared {
                 Ends::Exit
             },
             command: self.command.iter().map(text).collect(),
-            packages: self
-                .packages
-                .iter()
-                .filter_map(version)
-                .collect::<BTreeMap<_, _>>(),
+            packages: package_versions(self.packages),
         }
     }
 }

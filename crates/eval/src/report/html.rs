@@ -1,7 +1,8 @@
 //! The page.
 
 use super::plot::{Line, Mark, Strip, lines, strips};
-use super::{Chapter, launches};
+use super::{Chapter, idle, launches};
+use crate::idle::study::IdleStudy;
 use crate::launch::study::LaunchStudy;
 use crate::record::{Machine, Mode, Run, Switch};
 use crate::statistics::{Estimate, median};
@@ -14,8 +15,8 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The whole page: chapters of switches, then of launches.
-pub fn page(chapters: &[Chapter], launches: &[LaunchStudy]) -> String {
+/// The whole page: chapters of switches, of launches, then of services that sat idle.
+pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>prepage-eval</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><style>\n{STYLE}</style></head><body>\n\
@@ -28,6 +29,9 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy]) -> String {
     }
     for study in launches {
         out += &launches::section(study);
+    }
+    for study in idle {
+        out += &idle::section(study);
     }
     out += PAPERS;
     out + "</body></html>\n"
@@ -338,7 +342,7 @@ mod tests {
             switches,
         };
         let launches = crate::launch::study::study_lines(crate::launch::study::tests::lines());
-        let html = page(&[chapter], &[launches]);
+        let html = page(&[chapter], &[launches], &[]);
         // Four of the switches, one of all programs' launches, and one of each of the four programs.
         assert_eq!(html.matches("<svg").count(), 4 + 1 + 4);
         // The only address is the name of SVG's namespace.

@@ -1,13 +1,14 @@
 //! The summary as Markdown.
 
 use super::Chapter;
+use crate::idle::{self, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::Machine;
 use crate::study::text::show;
 use std::fmt::Write;
 
 /// The tables of every record, as they are printed, under headings.
-pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy]) -> String {
+pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) -> String {
     let mut out = String::from("# prepage-eval\n");
     for chapter in chapters {
         let run = &chapter.study.run;
@@ -17,6 +18,10 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy]) -> String {
     for study in launches {
         let tables = launch::text::show(study);
         section(&mut out, "Launches", &study.run.machine, &tables);
+    }
+    for study in idle {
+        let tables = idle::text::show(study);
+        section(&mut out, "Idle services", &study.run.machine, &tables);
     }
     out
 }

@@ -1,11 +1,13 @@
 //! `report`: one self-contained HTML page, with plots as inline SVG and nothing from a network, and a Markdown summary.
 
 pub mod html;
+pub mod idle;
 pub mod launches;
 pub mod markdown;
 pub mod plot;
 
 use crate::error::{Context, Result};
+use crate::idle as idle_services;
 use crate::launch;
 use crate::record;
 use crate::study::switches::Switches;
@@ -34,21 +36,25 @@ pub fn chapters(records: &[&PathBuf]) -> Result<Vec<Chapter>> {
         .collect()
 }
 
-/// Writes the page, and the summary where one is asked for, of records of switches and of launches.
+/// Writes the page, and the summary where one is asked for, of records of switches, of launches and of services
+/// that sat idle.
 pub fn report(records: &[PathBuf], out: &Path, summary: Option<&Path>) -> Result<()> {
-    let (mut of_switches, mut launches) = (Vec::new(), Vec::new());
+    let (mut of_switches, mut launches, mut idle) = (Vec::new(), Vec::new(), Vec::new());
     for path in records {
         if record::is_of_launches(path)? {
             launches.push(launch::study::study(path)?);
+        } else if idle_services::record::is_of_idle(path)? {
+            idle.push(idle_services::study::study(path)?);
         } else {
             of_switches.push(path);
         }
     }
     let chapters = chapters(&of_switches)?;
-    fs::write(out, html::page(&chapters, &launches)).context("write", out.display())?;
+    let page = html::page(&chapters, &launches, &idle);
+    fs::write(out, page).context("write", out.display())?;
     match summary {
         Some(path) => {
-            let text = markdown::summary(&chapters, &launches);
+            let text = markdown::summary(&chapters, &launches, &idle);
             fs::write(path, text).context("write", path.display())
         }
         None => Ok(()),

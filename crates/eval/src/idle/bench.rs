@@ -1,0 +1,248 @@
+//! Everything that a run stands on, each thing registered to be undone before it is done.
+
+use super::client::{self, Client};
+use super::record::{Parameters, ServiceFacts};
+use super::redis;
+use super::services::{Filling, ServiceKind, Site};
+use super::zipf::Zipf;
+use crate::circumstances;
+use crate::clock::{now_ns, sleep_ms};
+use crate::display::session::{Places, command_in, log_file};
+use crate::error::{Context, Error, Result};
+use crate::group::{self, Group, Hierarchies};
+use crate::processes::{Counters, Reading, Roles};
+use crate::reclaim;
+use crate::restore::{Restorer, Undo};
+use crate::run::setup::READ_AHEAD_KB;
+use crate::service::{self, Service};
+use crate::swap;
+use prepage_kernel::cgroup::{Cgroup, FreezerState, Version};
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// The bench of one run.
+#[derive(Debug)]
+pub struct Bench {
+    /// The directories.
+    pub places: Places,
+    /// The mounts of control groups.
+    pub hierarchies: Hierarchies,
+    /// prepage, where a mode needs it.
+    pub prepage: Option<Service>,
+    /// Processors online.
+    pub cores: u64,
+    name: String,
+}
+
+/// One service that runs and holds its data.
+#[derive(Debug)]
+pub struct Running {
+    /// Which one.
+    pub kind: ServiceKind,
+    /// Its group.
+    pub group: Group,
+    /// What freezes and thaws it; `None` without control groups of version 2.
+    freezer: Option<Cgroup>,
+    /// Its processes' counters.
+    pub roles: Roles,
+    /// The client.
+    pub client: Client,
+    /// Which keys the client asks for.
+    pub zipf: Zipf,
+    /// How often.
+    pub rate_hz: u32,
+    process: Child,
+}
+
+impl Bench {
+    /// Makes directories and groups, sets swap and disk up, and starts prepage where a mode needs it.
+    pub fn set_up(
+        parameters: &Parameters,
+        prepage_bin: Option<&Path>,
+        restorer: &mut Restorer,
+    ) -> Result<Self> {
+        let name = format!("prepage-eval-{}", std::process::id());
+        let places = Places {
+            disk: PathBuf::from("/var/tmp").join(&name),
+            memory: PathBuf::from("/dev/shm").join(&name),
+        };
+        for directory in [&places.disk, &places.memory] {
+            restorer.register(&Undo::Directory(directory.clone()))?;
+        }
+        places.make()?;
+        swap::ensure(parameters.swap, &places.disk, restorer)?;
+        if let Some(queue) = circumstances::disk_queue(&places.disk) {
+            restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
+        }
+        let hierarchies = Hierarchies::find()?;
+        restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
+        let mut bench = Self {
+            places,
+            hierarchies,
+            prepage: None,
+            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            name,
+        };
+        if parameters.modes.iter().any(|mode| mode.is_helped()) {
+            bench.start_prepage(parameters, prepage_bin)?;
+        }
+        Ok(bench)
+    }
+
+    fn start_prepage(&mut self, parameters: &Parameters, prepage_bin: Option<&Path>) -> Result<()> {
+        let directory = match prepage_bin {
+            Some(given) => given.to_path_buf(),
+            None => service::default_directory()?,
+        };
+        let group = Group::create(&self.hierarchies, &format!("{}/prepage", self.name))?;
+        let config = parameters.prepage_config.as_deref().unwrap_or_default();
+        self.prepage = Some(Service::start_alone(
+            &directory,
+            &self.places,
+            group,
+            config,
+        )?);
+        Ok(())
+    }
+
+    /// Starts a service in a group of its own, with its data, and has prepage follow it.
+    pub fn start(
+        &self,
+        kind: ServiceKind,
+        parameters: &Parameters,
+    ) -> Result<(Running, ServiceFacts)> {
+        let directory = self.places.disk.join(kind.name);
+        fs::create_dir_all(&directory).context("make", directory.display())?;
+        let (keys, port) = (kind.keys(parameters.size_mib), free_port()?);
+        let command = kind.prepare(&Site {
+            directory: &directory,
+            port,
+            keys,
+            size_mib: kind.size_mib(parameters.size_mib),
+            seed: parameters.seed,
+        })?;
+        // Whatever is cached already is charged to somebody else and would not go when the service is reclaimed.
+        reclaim::drop_page_cache()?;
+        let group = Group::create(&self.hierarchies, &format!("{}/{}", self.name, kind.name))?;
+        let mut process = self.spawn(&kind, &group, &command)?;
+        let is_alive = || process.try_wait().is_ok_and(|ended| ended.is_none());
+        client::wait_until_ready(port, kind.protocol, is_alive)
+            .map_err(|error| Error::new("start", kind.name, self.last_words(&kind, &error)))?;
+        if kind.filling == Filling::Client {
+            redis::fill(port, keys, parameters.seed)?;
+        }
+        if let Some(prepage) = &self.prepage {
+            prepage.track(&group)?;
+        }
+        let running = Running {
+            kind,
+            freezer: self.freezer(&kind),
+            roles: Roles::default(),
+            client: Client::connect(port, kind.protocol)?,
+            zipf: Zipf::new(keys, parameters.zipf_exponent, parameters.seed),
+            rate_hz: kind.rate_hz(parameters.rate_hz),
+            process,
+            group,
+        };
+        let facts = facts(&running, &command, keys);
+        Ok((running, facts))
+    }
+
+    fn spawn(&self, kind: &ServiceKind, group: &Group, command: &[OsString]) -> Result<Child> {
+        let (program, arguments) = command.split_first().expect("a command has a program");
+        command_in(group, &program.to_string_lossy())?
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(log_file(&self.places.disk, kind.name)?)
+            .spawn()
+            .context("start", kind.name)
+    }
+
+    fn last_words(&self, kind: &ServiceKind, error: &Error) -> String {
+        let log = self.places.disk.join(format!("{}.log", kind.name));
+        let said = fs::read_to_string(log).unwrap_or_default();
+        format!("{error}; it said: {}", said.trim())
+    }
+
+    fn freezer(&self, kind: &ServiceKind) -> Option<Cgroup> {
+        let mount = match self.hierarchies.memory_v1 {
+            true => self.hierarchies.unified.as_ref()?,
+            false => &self.hierarchies.memory,
+        };
+        Some(Cgroup {
+            version: Version::V2,
+            directory: mount.join(&self.name).join(kind.name),
+        })
+    }
+}
+
+/// A port that nobody listens on. Somebody else may take it before the service does: then the service says so and ends.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find", "a free port")?;
+    let address = listener.local_addr().context("find", "a free port")?;
+    Ok(address.port())
+}
+
+fn facts(running: &Running, command: &[OsString], keys: u32) -> ServiceFacts {
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    ServiceFacts {
+        service: running.kind.name.to_owned(),
+        command: command.iter().map(text).collect(),
+        packages: running.kind.versions(),
+        keys,
+        rate_hz: running.rate_hz,
+        anon_bytes: running.group.residency().anon_bytes,
+    }
+}
+
+impl Running {
+    /// Freezes it and waits until it is.
+    pub fn freeze(&self) -> Result<()> {
+        const LIMIT_NS: u64 = 5_000_000_000;
+        let freezer = self.freezer()?;
+        freezer.set_frozen(true).context("freeze", self.kind.name)?;
+        let start = now_ns();
+        loop {
+            let state = freezer
+                .freezer_state()
+                .context("see frozen", self.kind.name)?;
+            if state == FreezerState::Frozen {
+                return Ok(());
+            }
+            if now_ns() - start > LIMIT_NS {
+                return Err(Error::new("freeze", self.kind.name, "it is not frozen yet"));
+            }
+            sleep_ms(1);
+        }
+    }
+
+    /// What freezes and thaws it.
+    pub fn freezer(&self) -> Result<&Cgroup> {
+        let cause =
+            "it needs control groups of version 2; leave off_thaw and full_thaw out of --modes";
+        let freezer = self.freezer.as_ref();
+        freezer.ok_or_else(|| Error::new("freeze", self.kind.name, cause))
+    }
+
+    /// The difference of two readings, over all of its processes.
+    pub fn counters_since(&self, before: &Reading, after: &Reading) -> Counters {
+        let by_role = self.roles.difference(before, after);
+        by_role
+            .values()
+            .fold(Counters::default(), |sum, of| Counters {
+                processes: sum.processes + of.processes,
+                majflt: sum.majflt + of.majflt,
+                minflt: sum.minflt + of.minflt,
+                cpu_ticks: sum.cpu_ticks + of.cpu_ticks,
+            })
+    }
+
+    /// Ends it and waits until it has.
+    pub fn end(mut self) {
+        group::end_processes(std::slice::from_ref(&self.group.memory));
+        let _ = self.process.wait();
+    }
+}

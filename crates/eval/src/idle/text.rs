@@ -1,0 +1,161 @@
+//! A study of services that sat idle as tables of text.
+
+use super::mode::IdleMode;
+use super::study::{Goal, IdleStudy, Measured, ModeRow, RATIO_GOAL, ServiceRow};
+use crate::statistics::Estimate;
+use crate::study::text::{cells, interval, table};
+use std::fmt::Write;
+
+/// The whole study.
+pub fn show(study: &IdleStudy) -> String {
+    let mut out = format!("{}; medians with 95 % intervals\n", heading(study));
+    for service in &study.services {
+        let _ = writeln!(out, "\n{}", service_words(service));
+        for rows in [time_rows(service), goal_rows(service), switch_rows(service)] {
+            if rows.len() > 1 {
+                let _ = write!(out, "\n{}", table(&rows));
+            }
+        }
+    }
+    if !study.discarded.is_empty() {
+        let reasons = study.discarded.iter();
+        let listed: Vec<String> = reasons.map(|(why, n)| format!("{n} {why}")).collect();
+        let _ = writeln!(out, "\n  discarded: {}", listed.join(", "));
+    }
+    out
+}
+
+/// What was measured, in words.
+pub fn heading(study: &IdleStudy) -> String {
+    let p = &study.run.parameters;
+    let seconds = p.window_ms as f64 / 1e3;
+    format!(
+        "services that sat idle, swapped out to {} (seed {}): the first response and the first {seconds} s",
+        p.swap.word(),
+        p.seed
+    )
+}
+
+/// What a service is and holds, in words.
+pub fn service_words(service: &ServiceRow) -> String {
+    let facts = &service.facts;
+    format!(
+        "{}: {} keys, {} MiB, {} requests a second",
+        facts.service,
+        facts.keys,
+        facts.anon_bytes >> 20,
+        facts.rate_hz
+    )
+}
+
+/// More digits where there is less.
+fn time(estimate: Option<Estimate>) -> String {
+    let decimals = match estimate {
+        Some(e) if e.value >= 100.0 => 0,
+        Some(e) if e.value >= 10.0 => 1,
+        _ => 2,
+    };
+    interval(estimate, decimals)
+}
+
+/// A row for each mode: its times.
+pub fn time_rows(service: &ServiceRow) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&[
+        "mode",
+        "n",
+        "first response, ms",
+        "p50, ms",
+        "p99, ms",
+        "first second's p99",
+        "longest, ms",
+        "demand faults",
+        "prepage's CPU, ms",
+    ])];
+    for row in &service.modes {
+        rows.push(vec![
+            row.mode.word().into(),
+            row.samples.to_string(),
+            time(row.first_ms.median),
+            time(row.p50_ms.median),
+            time(row.p99_ms.median),
+            time(row.first_second_p99_ms.median),
+            time(row.max_ms.median),
+            interval(row.majflt.median, 0),
+            interval(row.prepage_cpu_ms.median, 0),
+        ]);
+    }
+    rows
+}
+
+/// A ratio and what became of the goal; of resident, that it is the bound.
+fn against_goal(mode: IdleMode, measured: &Measured) -> String {
+    let ratio = measured.ratio_to_control;
+    match ratio {
+        Some(_) if mode.is_resident() => format!("{} bound", interval(ratio, 2)),
+        Some(e) => format!("{} {}", interval(ratio, 2), Goal::of(e).word()),
+        None => "-".into(),
+    }
+}
+
+/// A row for each mode that has a control: over that, and what became of the goal.
+pub fn goal_rows(service: &ServiceRow) -> Vec<Vec<String>> {
+    let goal = format!("goal: at most {RATIO_GOAL:.2}");
+    let mut rows = vec![cells(&[
+        &goal,
+        "over",
+        "first response",
+        "p99",
+        "first second's p99",
+        "longest",
+        "demand faults",
+    ])];
+    let compared = |row: &ModeRow| {
+        let control = row.mode.control()?;
+        Some(vec![
+            row.mode.word().into(),
+            control.word().into(),
+            against_goal(row.mode, &row.first_ms),
+            against_goal(row.mode, &row.p99_ms),
+            interval(row.first_second_p99_ms.ratio_to_control, 2),
+            interval(row.max_ms.ratio_to_control, 2),
+            interval(row.majflt.ratio_to_control, 2),
+        ])
+    };
+    rows.extend(service.modes.iter().filter_map(compared));
+    rows
+}
+
+/// What prepage says of the first switch of a wakeup: a row for each number, a column for each mode with help.
+pub fn switch_rows(service: &ServiceRow) -> Vec<Vec<String>> {
+    let helped = || service.modes.iter().filter(|row| row.mode.is_helped());
+    let mut names: Vec<&str> = helped()
+        .flat_map(|row| row.switch.keys().copied())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut rows = vec![cells(&["prepage's own, of the first switch"])];
+    rows[0].extend(helped().map(|row| row.mode.word().to_owned()));
+    rows.extend(names.into_iter().map(|name| {
+        let mut row = vec![name.to_owned()];
+        let cell = |value: Option<&f64>| value.map_or("-".into(), |value| format!("{value:.0}"));
+        row.extend(helped().map(|of| cell(of.switch.get(name))));
+        row
+    }));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::study::{study_lines, tests::lines};
+    use super::*;
+
+    #[test]
+    fn the_tables_say_what_was_reached() {
+        let text = show(&study_lines(lines()));
+        assert!(text.contains("swapped out to zram"), "{text}");
+        assert!(text.contains("0.80 [0.80, 0.80] missed"), "{text}");
+        assert!(text.contains("0.25 [0.25, 0.25] reached"), "{text}");
+        assert!(text.contains("0.02 [0.02, 0.02] bound"), "{text}");
+        assert_eq!(text.matches("reached").count(), 1, "{text}");
+    }
+}
