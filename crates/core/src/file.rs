@@ -46,12 +46,11 @@ pub enum Standing {
 /// What one switch showed of one file. All sets are of page numbers in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileObservation {
-    /// Pages known to have been accessed, by fault or by read(2) or write(2). Where the kernel reports mapped
-    /// access by fault-around window, all pages of the window.
+    /// Pages known to have been accessed, by fault or by read(2) or write(2).
     pub accessed: ExtentSet,
     /// Of these, the pages that the application had to read from the device: the paper's fault buffer.
     pub demanded: ExtentSet,
-    /// Pages of which nothing is known: mapped before the switch and still.
+    /// Pages of which nothing is known: mapped before the switch and still, or mapped along with others.
     pub unknown: ExtentSet,
     /// Pages that prepaging brought in.
     pub fetched: ExtentSet,

@@ -82,7 +82,7 @@ impl Default for AnonParams {
             rule: AnonRule::History,
             timeout_switches: 5,
             observe_interval_max: 16,
-            runs_max: 14_000,
+            runs_max: 12_000,
         }
     }
 }
@@ -119,7 +119,7 @@ impl Default for FileParams {
             merge_gap_pages: 16,
             timeout_switches: 10,
             files_max: 512,
-            runs_max: 3_000,
+            runs_max: 4_500,
         }
     }
 }

@@ -264,11 +264,18 @@ fn check_files(tables: &FileTables, model: &FileModel, params: &FileParams) {
 }
 
 /// What is read, from the naive model: wanted pages, and short gaps between them without evicted pages.
+/// What is wanted of a file, and what is read: pages of one place in the order are merged.
 fn expected_reads(
     model: &FileModel,
+    tables: &FileTables,
     file: &FileId,
     gap_max: u64,
 ) -> (BTreeSet<u64>, BTreeSet<u64>) {
+    let known = tables.iter().find(|(id, _)| *id == file);
+    let rank = |page: u64| {
+        let run = known.and_then(|(_, map)| map.iter().find(|(e, _)| e.contains(page)));
+        run.map(|(_, state)| state.rank)
+    };
     let of = |keep: fn(&FilePage) -> bool| -> Vec<u64> {
         let pages = model
             .pages
@@ -278,7 +285,11 @@ fn expected_reads(
     };
     let (wanted, evicted) = (of(|p| p.target), of(|p| p.evicted));
     let mut read: BTreeSet<u64> = wanted.iter().copied().collect();
-    for pair in wanted.windows(2) {
+    let mut by_rank: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    for &page in &wanted {
+        by_rank.entry(rank(page)).or_default().push(page);
+    }
+    for pair in by_rank.values().flat_map(|pages| pages.windows(2)) {
         let gap = pair[0] + 1..pair[1];
         if gap.end - gap.start < gap_max && !evicted.iter().any(|p| gap.contains(p)) {
             read.extend(gap);
@@ -322,7 +333,7 @@ proptest! {
             let planned: u64 = targets.iter().map(|t| t.wanted.pages()).sum();
             prop_assert_eq!(planned, model.pages.values().filter(|p| p.target).count() as u64);
             for target in targets {
-                let (wanted, read) = expected_reads(&model, &target.file, merge_gap_pages);
+                let (wanted, read) = expected_reads(&model, &tables, &target.file, merge_gap_pages);
                 prop_assert!(target.wanted.iter_pages().eq(wanted.iter().copied()));
                 prop_assert!(target.read.iter_pages().eq(read.iter().copied()));
                 prop_assert_eq!(target.gap_pages, (read.len() - wanted.len()) as u64);

@@ -125,7 +125,8 @@ impl Default for FetchParams {
 pub struct ObserveParams {
     /// Pages of each core's ring for demand faults, a power of two. One fault takes 32 bytes. A change needs a restart.
     pub fault_ring_pages: usize,
-    /// Pages of each core's ring for file accesses, a power of two. One access takes about 80 bytes. A change needs a
+    /// Pages of each core's ring for file accesses, a power of two. One access takes about 80 bytes, and the page fault
+    /// that it comes from 48. A change needs a
     /// restart.
     pub file_ring_pages: usize,
     /// Demand faults of one core after which the service looks whether a switch has begun. A change needs a restart.
@@ -161,7 +162,7 @@ impl Default for ObserveParams {
     fn default() -> Self {
         Self {
             fault_ring_pages: 256,
-            file_ring_pages: 128,
+            file_ring_pages: 256,
             onset_wakeup_faults: 32,
             lookback_ms: 100,
             fault_buffer_pages: 65_536,

@@ -1,8 +1,9 @@
 //! What became of file pages in a switch.
 //!
-//! Where the kernel reports accesses (6.13 and later), use is what it reports: exact for read(2), by fault-around
-//! window for mapped files. A page without a report was unused where prepaging fetched it, since it was not cached
-//! before, or where it is not cached at the end; otherwise it may have been mapped all along: unknown.
+//! Where the kernel reports accesses (6.13 and later), use is what it reports: exact for read(2), and for the page of a
+//! mapped file that a fault is for. The pages around it that were in memory were mapped along: unknown. Any other page
+//! without a report was unused where prepaging fetched it, since it was not cached before, or where it is not cached at
+//! the end; otherwise it may have been mapped all along: unknown.
 //!
 //! Where the kernel reports insertions only, a page counts as used where it is mapped at the end and was not cached
 //! before, as the paper's mapcount says (ASAP section 4.2); pages reached by read(2) are unknown, unless the
@@ -32,16 +33,34 @@ pub fn from_reports(
     ours: &FileEvents,
 ) -> FileObservation {
     let end = file.size.div_ceil(page_size());
-    let accessed = theirs.accessed().truncated(end);
+    let accessed = cells(&theirs.accessed()).truncated(end);
     let fetched = ours.added().truncated(end);
+    let mapped = theirs.mapped_along(ours).intersection(asked);
+    let came = theirs.added().union(&fetched);
+    // What is not in memory, and has not come there, was not mapped along either.
     let silent = asked.difference(&accessed).difference(&fetched);
+    let may_be_cached = cached(root, file, &silent.union(&mapped).difference(&came));
+    let unknown = mapped.intersection(&came).union(&may_be_cached);
     FileObservation {
         demanded: theirs.added().intersection(&accessed),
-        unknown: cached(root, file, &silent),
+        unknown: unknown.difference(&accessed),
         accessed,
         fetched,
         order: Vec::new(),
     }
+}
+
+/// Pages that are learned together: a request for one costs the device about as much as one for so many, and tables of
+/// single pages take several times the memory.
+const CELL_PAGES: u64 = 4;
+
+/// The cells that hold these pages.
+fn cells(pages: &ExtentSet) -> ExtentSet {
+    let cell = |extent: &Extent| {
+        let start = extent.start / CELL_PAGES * CELL_PAGES;
+        Extent::between(start, extent.end().next_multiple_of(CELL_PAGES))
+    };
+    pages.extents().iter().map(cell).collect()
 }
 
 /// Observes a file where the kernel reports insertions only. `mapped` are its pages that are mapped now, `mappable`

@@ -1,7 +1,8 @@
 //! File accesses during a switch, from the kernel's filemap tracepoints.
 //!
-//! From 6.13 on the kernel reports accesses: `mm_filemap_get_pages` (read(2), exact), `mm_filemap_fault` and
-//! `mm_filemap_map_pages` (mapped access, by fault-around window). Before, only insertions into the page cache are
+//! From 6.13 on the kernel reports accesses: `mm_filemap_get_pages` (read(2)) and `mm_filemap_fault`, which are exact,
+//! and `mm_filemap_map_pages`, the pages that it mapped around a fault. Which of them was accessed, the fault's address
+//! says; of the others nothing is known, if they were in memory. Before, only insertions into the page cache are
 //! reported, and use is told from what is mapped at the end ([`super::collect`]).
 
 use crate::error::Result;
@@ -10,9 +11,11 @@ use crate::params::ObserveParams;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::machine::Nanos;
 use prepage_kernel::filemap::{Filemap, FilemapKind};
+use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
+use prepage_kernel::ring::PAGE_FAULT;
 use prepage_kernel::tracefs::Tracefs;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 
 /// Device (major, minor) and inode, as tracepoints and `/proc/PID/maps` give them.
@@ -21,13 +24,14 @@ pub type InodeKey = ((u32, u32), u64);
 /// One process's events on one file, in pages.
 #[derive(Clone, Debug, Default)]
 pub struct FileEvents {
-    accessed: Vec<Access>,
-    added: Vec<Extent>,
+    accessed: Vec<Event>,
+    mapped: Vec<Event>,
+    added: Vec<Event>,
 }
 
-/// An access, and when.
+/// What happened to some pages, and when.
 #[derive(Clone, Copy, Debug)]
-struct Access {
+struct Event {
     at: Nanos,
     extent: Extent,
 }
@@ -35,23 +39,44 @@ struct Access {
 impl FileEvents {
     /// Pages accessed, as far as the kernel says.
     pub fn accessed(&self) -> ExtentSet {
-        self.accessed.iter().map(|access| access.extent).collect()
+        pages(&self.accessed)
     }
 
-    /// Accesses with their times, in no order.
+    /// Pages that may have been mapped along with others, and so accessed without a report: those around a fault that
+    /// had not been brought in only after it, by these or by `ours`.
+    pub fn mapped_along(&self, ours: &FileEvents) -> ExtentSet {
+        let mut first: BTreeMap<u64, Nanos> = BTreeMap::new();
+        for event in self.added.iter().chain(&ours.added) {
+            for page in event.extent.start..event.extent.end() {
+                let at = first.entry(page).or_insert(event.at);
+                *at = event.at.min(*at);
+            }
+        }
+        let was_there = |at: Nanos, page: &u64| first.get(page).is_none_or(|&came| came <= at);
+        let mapped = self.mapped.iter().flat_map(|event| {
+            let pages = event.extent.start..event.extent.end();
+            pages.filter(|page| was_there(event.at, page))
+        });
+        ExtentSet::from_pages(mapped.collect())
+    }
+
+    /// Accesses with their times, in no order, and what was mapped along.
     pub fn accesses(&self) -> impl Iterator<Item = (Nanos, Extent)> + '_ {
-        self.accessed
-            .iter()
-            .map(|access| (access.at, access.extent))
+        let events = self.accessed.iter().chain(&self.mapped);
+        events.map(|event| (event.at, event.extent))
     }
 
     /// Pages read from the device.
     pub fn added(&self) -> ExtentSet {
-        self.added.iter().copied().collect()
+        pages(&self.added)
     }
 }
 
-/// Extents kept for one process and file.
+fn pages(events: &[Event]) -> ExtentSet {
+    events.iter().map(|event| event.extent).collect()
+}
+
+/// Extents kept for one process and file, of each kind.
 const EXTENTS_MAX: usize = 8192;
 
 /// Accesses kept in their order, over all processes: 56 bytes each.
@@ -77,7 +102,16 @@ impl FileTrace {
     pub fn open(cpus: &[usize], params: &ObserveParams) -> Result<Self> {
         let tracefs = Tracefs::open()?;
         let filemap = Filemap::find(&tracefs, params.filemap_kinds())?;
-        let (ids, pages) = (filemap.event_ids(), params.file_ring_pages);
+        let faults = [PAGE_FAULT];
+        let faults = if filemap.reports_access() {
+            &faults[..]
+        } else {
+            &[]
+        };
+        let (ids, pages) = (
+            [&filemap.event_ids()[..], faults].concat(),
+            params.file_ring_pages,
+        );
         let rings = TracepointRings::open(&ids, cpus, pages, Wakeup::half_full(pages))?;
         Ok(Self {
             filemap,
@@ -124,7 +158,14 @@ impl FileTrace {
         let (filemap, events, files_max) = (&self.filemap, &mut self.events, self.files_max);
         let in_order = &mut self.in_order;
         let mut overflow = 0;
+        // By thread. A thread resolves a fault on the CPU that reported it, unless it is moved meanwhile: then it is
+        // not known which of the pages was accessed.
+        let mut faults: HashMap<i32, u64> = HashMap::new();
         let drained = self.rings.drain(|sample| {
+            if sample.event_id == PAGE_FAULT {
+                faults.insert(sample.tid, sample.address);
+                return;
+            }
             let Some(event) = filemap.decode(sample.event_id, sample.raw) else {
                 return;
             };
@@ -135,10 +176,26 @@ impl FileTrace {
             }
             let file = events.entry(key).or_default();
             let extent = Extent::new(event.first_page, event.page_count);
-            if event.kind == FilemapKind::Added {
-                return file.add(extent);
+            let at = sample.time_ns;
+            match event.kind {
+                FilemapKind::Added => return append(&mut file.added, Event { at, extent }),
+                FilemapKind::MapPages => {
+                    let address = faults.remove(&sample.tid);
+                    if let Some(page) = address.and_then(|a| accessed_page(extent, a)) {
+                        append(
+                            &mut file.accessed,
+                            Event {
+                                at,
+                                extent: Extent::new(page, 1),
+                            },
+                        );
+                    }
+                    push(&mut file.mapped, Event { at, extent });
+                }
+                FilemapKind::Fault | FilemapKind::GetPages => {
+                    append(&mut file.accessed, Event { at, extent });
+                }
             }
-            file.access(sample.time_ns, extent);
             if in_order.len() < IN_ORDER_MAX {
                 in_order.push(waits::Access {
                     at: sample.time_ns,
@@ -161,6 +218,7 @@ impl FileTrace {
             if pids.contains(pid) {
                 let file = files.entry(*key).or_default();
                 file.accessed.extend_from_slice(&events.accessed);
+                file.mapped.extend_from_slice(&events.mapped);
                 file.added.extend_from_slice(&events.added);
             }
         }
@@ -183,25 +241,28 @@ impl FileTrace {
     }
 }
 
-impl FileEvents {
-    /// Takes in an access. A process that reads a file page by page makes one access of it.
-    fn access(&mut self, at: Nanos, extent: Extent) {
-        let room = self.accessed.len() < EXTENTS_MAX;
-        match self.accessed.last_mut().map(|last| &mut last.extent) {
-            Some(last) if last.start <= extent.start && extent.end() <= last.end() => {}
-            Some(last) if last.end() == extent.start => last.len += extent.len,
-            // Beyond the bound only what was accessed first is kept.
-            _ if room => self.accessed.push(Access { at, extent }),
-            _ => {}
-        }
-    }
+/// Which of the pages that a fault mapped it was for. A window is aligned in memory, unless a mapping begins or ends in
+/// it: then it is not known.
+fn accessed_page(window: Extent, address: u64) -> Option<u64> {
+    let place = address / page_size() % WINDOW_PAGES;
+    (window.len == WINDOW_PAGES).then_some(window.start + place)
+}
 
-    fn add(&mut self, extent: Extent) {
-        let room = self.added.len() < EXTENTS_MAX;
-        match self.added.last_mut() {
-            Some(last) if last.end() == extent.start => last.len += extent.len,
-            _ if room => self.added.push(extent),
-            _ => {}
-        }
+/// Pages that a fault maps together at most, as kernels have it by default (fault_around_bytes, 64 KiB).
+const WINDOW_PAGES: u64 = 16;
+
+/// Appends an event. A process that reads a file page by page makes one access of it.
+fn append(events: &mut Vec<Event>, event: Event) {
+    match events.last_mut().map(|last| &mut last.extent) {
+        Some(last) if last.start <= event.extent.start && event.extent.end() <= last.end() => {}
+        Some(last) if last.end() == event.extent.start => last.len += event.extent.len,
+        _ => push(events, event),
+    }
+}
+
+/// Beyond the bound only what happened first is kept.
+fn push(events: &mut Vec<Event>, event: Event) {
+    if events.len() < EXTENTS_MAX {
+        events.push(event);
     }
 }

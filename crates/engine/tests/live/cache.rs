@@ -56,23 +56,33 @@ pub fn switch_reading(
 pub fn is_learned_and_fetched(child: &mut Child, path: &Path, backing: &Path) {
     for action in ["readfile", "mapfile"] {
         let mut rig = Rig::new(child, &EngineParams::default(), params());
-        let record = switch_reading(&mut rig, child, action, path, backing);
-        assert_eq!(
-            (record.void, record.unresolved),
-            (None, 0),
-            "{action}: {record:?}"
-        );
-        let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
-        let of_path = |targets: &&FileTargets| Path::new(&*targets.file.path) == path;
-        let planned = plan.files.iter().find(of_path);
-        let wanted = planned.map_or(0, |targets| targets.wanted.pages());
-        // From 6.18 on a fault that waits for a large folio maps all of it and reports one page.
-        let least = if action == "mapfile" { 16 } else { 32 };
-        assert!(wanted >= least, "{action}: {plan:?} {record:?}");
+        // A fault maps the pages around it that are in memory, and of those nothing is known: they are learned once
+        // they are not. From 6.18 on one that waits for a large folio maps all of it.
+        let (least, switches_max) = match action {
+            "mapfile" => (16, 12),
+            _ => (32, 1),
+        };
+        let learned = (0..switches_max).any(|_| {
+            let record = switch_reading(&mut rig, child, action, path, backing);
+            assert_eq!(
+                (record.void, record.unresolved),
+                (None, 0),
+                "{action}: {record:?}"
+            );
+            planned_pages(&rig, path) >= least
+        });
+        assert!(learned, "{action}: {} pages", planned_pages(&rig, path));
         drop_cache(backing);
         rig.begin();
         eventually("the pages are fetched", || cached(backing, 64, 32) >= least);
         let record = rig.end();
         assert!(record.file.fetched >= least, "{action}: {record:?}");
     }
+}
+
+fn planned_pages(rig: &Rig, path: &Path) -> u64 {
+    let plan = rig.machine.app(&rig.app).expect("tracked").plan();
+    let of_path = |targets: &&FileTargets| Path::new(&*targets.file.path) == path;
+    let planned = plan.files.iter().find(of_path);
+    planned.map_or(0, |targets| targets.wanted.pages())
 }

@@ -47,13 +47,19 @@ fn cold_and_warm_launches_show_the_same_first_accesses() {
     drop_cache(&mapped);
     let cold = record(&rig, &mut child, work);
     let warm = record(&rig, &mut child, work);
-    let expected = [("read", 100, 10), ("mapped", 64, 32), ("read", 8, 4)];
     for (recording, is_cold) in [(&cold, true), (&warm, false)] {
         let seen = accesses(recording, &directory.0);
-        // Which of the pages that a fault maps comes first is the kernel's affair.
         let in_order = joined(&seen);
-        let expected = expected.map(|(name, first, len)| (name.to_owned(), pages(&[(first, len)])));
-        assert_eq!(in_order, expected, "{seen:?}");
+        let names: Vec<&str> = in_order.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["read", "mapped", "read"], "{seen:?}");
+        assert_eq!(in_order[0].1, pages(&[(100, 10)]));
+        assert_eq!(in_order[2].1, pages(&[(8, 4)]));
+        // From 6.18 on a fault that waits for a large folio maps all of it and reports one page.
+        let mapped = &in_order[1].1;
+        assert!(
+            mapped.difference(&pages(&[(64, 32)])).is_empty() && mapped.pages() >= 16,
+            "{seen:?}"
+        );
         assert_eq!(seen[0].2, is_cold, "{seen:?}");
         assert!(is_cold || seen.iter().all(|(.., is_demanded)| !is_demanded));
         assert_eq!(recording.source, Source::Accesses);
@@ -78,7 +84,8 @@ fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
     let path = directory.file("mapped", 256);
     let rig = LaunchRig::new();
     let mut child = Child::spawn(1);
-    for _ in 0..4 {
+    // Now and then the kernel finds a folio locked and maps the accessed page alone.
+    let maps_more = (0..TRIES_MAX).any(|_| {
         // Another address each time: the windows lie elsewhere in the file.
         child.tell_file("readfile", &path, 0, 256);
         let recording = record(&rig, &mut child, |child| {
@@ -86,11 +93,16 @@ fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
         });
         let (certain, perhaps) = certain_and_not(&recording, &path);
         assert_eq!(certain, pages(&[(80, 1)]));
-        let window = perhaps.extents().first().expect("mapped around it").start;
-        assert!((64..=80).contains(&window), "{perhaps:?}");
+        let around = pages(&[(65, 31)]);
+        assert!(perhaps.difference(&around).is_empty(), "{perhaps:?}");
         assert!(perhaps.pages() <= 15, "{perhaps:?}");
-    }
+        !perhaps.is_empty()
+    });
+    assert!(maps_more, "nothing was mapped around it");
 }
+
+/// Tries of what the kernel does not do every time.
+const TRIES_MAX: u32 = 20;
 
 #[test]
 fn pages_that_are_not_in_memory_are_not_mapped_along() {
