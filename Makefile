@@ -5,7 +5,7 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
-.PHONY: demo test lint build install bench-fetch bench-launch bench-idle bench-policies setup-build setup-test setup-demo clean
+.PHONY: demo test lint build install bench bench-quick bench-fetch bench-launch bench-idle bench-policies setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
@@ -49,8 +49,33 @@ bench-policies: setup-demo build
 
 ## Services that sat idle, swapped out whole to zram and then to the disk: about fifty minutes.
 bench-idle: setup-build build
-	scripts/as-root target/release/prepage-eval idle --install --out target/idle-zram.jsonl
-	scripts/as-root target/release/prepage-eval idle --swap disk --out target/idle-disk.jsonl
+	$(BENCH) idle --install --out target/idle-zram.jsonl
+	$(BENCH) idle --swap disk --out target/idle-disk.jsonl
+
+BENCH = scripts/as-root target/release/prepage-eval
+
+## The canonical evaluation: eight applications, reclaimed and together, launches, and services that sat idle. Switches that were interrupted go on
+## when the same is said again.
+bench: setup-build build
+	scripts/setup demo launch
+	@echo "about three hours: reclaimed 35 minutes, together 30, launches 45, services 50"
+	mkdir -p target/bench
+	$(BENCH) run --apps all --install --resume --out target/bench/reclaimed.jsonl
+	$(BENCH) run --apps all --setting together --resume --out target/bench/together.jsonl
+	$(BENCH) launch --programs all --install --out target/bench/launches.jsonl
+	$(BENCH) idle --install --out target/bench/idle-zram.jsonl
+	$(BENCH) idle --swap disk --out target/bench/idle-disk.jsonl
+	$(BENCH) report target/bench/*.jsonl --out target/bench/report.html --markdown target/bench/report.md
+
+## Ten minutes of it: four applications, few samples.
+bench-quick: setup-build build
+	scripts/setup demo
+	mkdir -p target/bench-quick
+	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 \
+	    --out target/bench-quick/reclaimed.jsonl
+	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 5 --warmup 3 \
+	    --limit-mib 400 --out target/bench-quick/together.jsonl
+	$(BENCH) report target/bench-quick/*.jsonl --out target/bench-quick/report.html --markdown target/bench-quick/report.md
 
 setup-build:
 	scripts/setup build

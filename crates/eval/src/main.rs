@@ -5,6 +5,7 @@
 mod apps;
 mod circumstances;
 mod clock;
+mod content;
 mod demo;
 mod display;
 mod error;
@@ -12,6 +13,7 @@ mod fetch;
 mod group;
 mod idle;
 mod launch;
+mod packages;
 mod pages;
 mod processes;
 mod random;
@@ -23,6 +25,7 @@ mod run;
 mod service;
 mod settle;
 mod simulate;
+mod site;
 mod statistics;
 mod study;
 mod swap;
@@ -172,29 +175,38 @@ Examples:
 
 #[derive(Debug, Args)]
 struct RunArguments {
-    /// The application.
-    #[arg(long, default_value = "chromium")]
-    app: String,
-    /// How it loses its memory.
-    #[arg(long, value_enum, default_value = "reclaimed")]
-    setting: Setting,
-    /// The modes that alternate.
+    /// The applications, or all; one after the other, and at once in the setting together.
     #[arg(
         long,
-        value_enum,
+        visible_alias = "app",
         value_delimiter = ',',
-        default_value = "resident,off,anon,file,full"
+        default_value = "chromium"
     )]
+    apps: Vec<String>,
+    /// Install the applications that are missing (Debian's packages, by apt-get).
+    #[arg(long)]
+    install: bool,
+    /// How they lose their memory.
+    #[arg(long, value_enum, default_value = "reclaimed")]
+    setting: Setting,
+    /// The modes that alternate; by default all but the observing ones, and together off and full.
+    #[arg(long, value_enum, value_delimiter = ',')]
     modes: Vec<Mode>,
-    /// Samples of each mode.
-    #[arg(long, default_value_t = 15)]
-    samples: u32,
+    /// Samples of each mode and application [default: 15].
+    #[arg(long)]
+    samples: Option<u32>,
+    /// In the setting together: seeded orders in which the applications are gone through [default: 3].
+    #[arg(long)]
+    sequences: Option<u32>,
+    /// In the setting together: rounds of each mode through each sequence [default: 10].
+    #[arg(long)]
+    rounds: Option<u32>,
     /// The seed of every order and choice.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Switches before the samples, in mode full: prepage learns.
-    #[arg(long, default_value_t = 10)]
-    warmup: u32,
+    /// Switches of each application before the samples, in mode full: prepage learns [default: 10, together 6].
+    #[arg(long)]
+    warmup: Option<u32>,
     /// The record.
     #[arg(long, default_value = "records.jsonl")]
     out: PathBuf,
@@ -207,12 +219,12 @@ struct RunArguments {
     /// Run prepaged with this configuration (without its drop-ins) instead of the defaults. It goes into the record.
     #[arg(long, value_name = "FILE")]
     prepage_config: Option<PathBuf>,
-    /// In the pressure setting: the limit that all applications share, in MiB.
-    #[arg(long, default_value_t = 700)]
-    limit_mib: u64,
-    /// In the pressure setting: the working set of a process that competes, in MiB.
-    #[arg(long, default_value_t = 650)]
-    hog_mib: u64,
+    /// In the settings pressure and together: the limit that all applications share, in MiB [default: 700, together 600].
+    #[arg(long)]
+    limit_mib: Option<u64>,
+    /// In the pressure setting: the working set of a process that competes, in MiB [default: 650].
+    #[arg(long)]
+    hog_mib: Option<u64>,
     /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
     #[arg(long, default_value_t = 10.0)]
     strangers_percent_max: f64,
@@ -222,34 +234,64 @@ struct RunArguments {
     /// Size of that device in MiB.
     #[arg(long, default_value_t = 4096)]
     zram_size_mib: u64,
-    /// Save the picture after the first sample here (PPM).
-    #[arg(long)]
-    screenshot: Option<PathBuf>,
+    /// Save a picture of each application after its first sample in this directory (PPM).
+    #[arg(long, value_name = "DIRECTORY")]
+    screenshots: Option<PathBuf>,
 }
 
 impl RunArguments {
+    /// What is counted in samples or in rounds, by the setting.
+    fn check_counts(&self) -> error::Result<()> {
+        let (given, cause) = match self.setting {
+            Setting::Together => (
+                self.samples.is_some(),
+                "--samples is not of the setting together: say --sequences and --rounds",
+            ),
+            Setting::Reclaimed | Setting::Pressure => (
+                self.sequences.is_some() || self.rounds.is_some(),
+                "--sequences and --rounds are of the setting together: say --samples",
+            ),
+        };
+        match given {
+            true => Err(error::Error::new("run", "the experiment", cause)),
+            false => Ok(()),
+        }
+    }
+
     fn options(self) -> error::Result<run::Options> {
         const MIB: u64 = 1 << 20;
-        let under_pressure = self.setting == Setting::Pressure;
+        self.check_counts()?;
+        let usual = Parameters::of(self.setting);
         let read = |file: &PathBuf| service::read_config(self.prepage_bin.as_deref(), file);
+        let apps = apps::named(&self.apps)?;
         let parameters = Parameters {
-            app: self.app,
-            modes: self.modes,
-            samples: self.samples,
+            apps: apps.iter().map(|app| app.name.to_owned()).collect(),
+            modes: if self.modes.is_empty() {
+                usual.modes
+            } else {
+                self.modes
+            },
+            samples: self.samples.unwrap_or(usual.samples),
+            sequences: self.sequences.unwrap_or(usual.sequences),
+            rounds: self.rounds.unwrap_or(usual.rounds),
             seed: self.seed,
-            warmup: self.warmup,
-            limit_bytes: under_pressure.then_some(self.limit_mib * MIB),
-            hog_mib: under_pressure.then_some(self.hog_mib),
+            warmup: self.warmup.unwrap_or(usual.warmup),
+            // A limit or competitor where the setting has none stays none.
+            limit_bytes: usual
+                .limit_bytes
+                .map(|bytes| self.limit_mib.map_or(bytes, |mib| mib * MIB)),
+            hog_mib: usual.hog_mib.map(|mib| self.hog_mib.unwrap_or(mib)),
             strangers_percent_max: self.strangers_percent_max,
             prepage_config: self.prepage_config.as_ref().map(read).transpose()?,
-            ..Parameters::of(self.setting)
+            ..usual
         };
         Ok(run::Options {
             resume: self.resume,
             prepage_bin: self.prepage_bin,
             compressor: self.compressor,
             zram_bytes: self.zram_size_mib * MIB,
-            screenshot: self.screenshot,
+            screenshots: self.screenshots,
+            installs: self.install,
             ..run::Options::of(parameters, self.out)
         })
     }
@@ -390,7 +432,7 @@ impl IdleArguments {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Studied {
-    Switches(Box<study::Study>),
+    Switches(Box<study::Studies>),
     Launches(Box<launch::study::LaunchStudy>),
     Idle(Box<idle::study::IdleStudy>),
 }
@@ -408,7 +450,7 @@ impl Studied {
 
     fn show(&self) -> String {
         match self {
-            Self::Switches(study) => study::text::show(study),
+            Self::Switches(studies) => study::text::show(studies),
             Self::Launches(study) => launch::text::show(study),
             Self::Idle(study) => idle::text::show(study),
         }

@@ -1,16 +1,13 @@
-//! The record of a run: one JSON value a line. FORMAT.md describes every field; this is the only place that writes or
-//! reads it.
+//! The record of a run: one JSON value a line. FORMAT.md describes every field.
 
-use crate::error::{Context, Error, Result};
+mod file;
+
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::FrameRecord;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+pub use file::{Writer, is_of_launches, read, read_values};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
-use std::path::Path;
 
 /// The version of the format that this program writes.
 pub const FORMAT: u32 = 1;
@@ -47,19 +44,26 @@ pub struct Run {
 /// What the run was asked for; with the seed it determines every order and choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// The application's name.
-    pub app: String,
-    /// How the application loses its memory.
+    /// The applications' names. Records of one application may have its name alone, as `app`.
+    #[serde(alias = "app", deserialize_with = "one_or_more")]
+    pub apps: Vec<String>,
+    /// How the applications lose their memory.
     pub setting: Setting,
     /// The modes that alternate.
     pub modes: Vec<Mode>,
-    /// Samples of each mode.
+    /// Samples of each mode and application, where everything is not together.
     pub samples: u32,
+    /// Together: orders in which the applications are gone through.
+    #[serde(default)]
+    pub sequences: u32,
+    /// Together: rounds of each mode through each sequence.
+    #[serde(default)]
+    pub rounds: u32,
     /// The seed.
     pub seed: u64,
-    /// Switches before the samples.
+    /// Switches of each application before the samples.
     pub warmup: u32,
-    /// The shared limit in the pressure setting.
+    /// The limit that all share, under pressure and together.
     pub limit_bytes: Option<u64>,
     /// Working set of the process that competes there, beside a second instance of the application.
     pub hog_mib: Option<u64>,
@@ -73,25 +77,45 @@ pub struct Parameters {
     pub prepage_config: Option<String>,
 }
 
+fn one_or_more<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Names {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match Names::deserialize(input)? {
+        Names::One(name) => vec![name],
+        Names::More(names) => names,
+    })
+}
+
 impl Parameters {
     /// What a run has if nothing else is said.
     pub fn of(setting: Setting) -> Self {
-        let under_pressure = setting == Setting::Pressure;
+        use Mode::{Anon, File, Full, Off, Resident};
+        const MIB: u64 = 1 << 20;
+        let together = setting == Setting::Together;
+        let modes: &[Mode] = if together {
+            &[Off, Full]
+        } else {
+            &[Resident, Off, Anon, File, Full]
+        };
         Self {
-            app: "chromium".into(),
+            apps: vec!["chromium".into()],
             setting,
-            modes: vec![
-                Mode::Resident,
-                Mode::Off,
-                Mode::Anon,
-                Mode::File,
-                Mode::Full,
-            ],
-            samples: 15,
+            modes: modes.to_vec(),
+            samples: if together { 0 } else { 15 },
+            sequences: if together { 3 } else { 0 },
+            rounds: if together { 10 } else { 0 },
             seed: 1,
-            warmup: 10,
-            limit_bytes: under_pressure.then_some(700 << 20),
-            hog_mib: under_pressure.then_some(650),
+            warmup: if together { 6 } else { 10 },
+            limit_bytes: match setting {
+                Setting::Reclaimed => None,
+                Setting::Pressure => Some(700 * MIB),
+                Setting::Together => Some(600 * MIB),
+            },
+            hog_mib: (setting == Setting::Pressure).then_some(650),
             strangers_percent_max: 10.0,
             quiet_ms: 700,
             cap_ms: 6_000,
@@ -108,6 +132,8 @@ pub enum Setting {
     Reclaimed,
     /// Other applications push it out under a shared limit.
     Pressure,
+    /// All applications at once share a limit: each pushes the others out by being used.
+    Together,
 }
 
 /// What is done for the application at a switch.
@@ -220,9 +246,12 @@ pub struct SwapDevice {
 /// Which switch of the run this is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// The block; each holds every mode once. Warm-up has none and counts from 0.
+    /// The application's name. Records from before there were several lack it, and are read with that of the run.
+    #[serde(default)]
+    pub app: String,
+    /// The block of an application; each holds every mode once. Warm-up has none and counts from 0.
     pub block: u32,
-    /// The place in the block.
+    /// The place of the mode in the block.
     pub order: u32,
     /// The mode.
     pub mode: Mode,
@@ -290,110 +319,6 @@ pub struct Discarded {
     pub state: Option<State>,
 }
 
-/// The file that a run writes.
-#[derive(Debug)]
-pub struct Writer {
-    file: File,
-}
-
-impl Writer {
-    /// Makes a new file, or with `append` continues one; a last line that was cut off is dropped.
-    pub fn open(path: &Path, append: bool) -> Result<Self> {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(!append)
-            .open(path)
-            .context("open", path.display())?;
-        if append {
-            let whole = whole_lines_bytes(&file).context("read", path.display())?;
-            file.set_len(whole).context("cut", path.display())?;
-            file.seek(SeekFrom::End(0))
-                .context("seek in", path.display())?;
-        }
-        Ok(Self { file })
-    }
-
-    /// Writes one line at once: an interruption leaves at most one line cut off.
-    pub fn write(&mut self, line: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string(line).context("encode", "record")?;
-        text.push('\n');
-        self.file
-            .write_all(text.as_bytes())
-            .context("write", "record")
-    }
-}
-
-fn whole_lines_bytes(mut file: &File) -> std::io::Result<u64> {
-    let mut whole = 0;
-    let mut line = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    let mut reader = BufReader::new(file);
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        if line.ends_with(b"\n") {
-            whole += line.len() as u64;
-        }
-        line.clear();
-    }
-    Ok(whole)
-}
-
-/// Reads a record of switches.
-pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let lines: Vec<Line> = read_values(path)?;
-    match check_first(&lines) {
-        Ok(()) => Ok(lines),
-        Err(cause) => Err(Error::new("read", path.display(), cause)),
-    }
-}
-
-/// Reads the lines of a record of any kind. A last line that was cut off is ignored; any other bad line is an error.
-pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    let file = File::open(path).context("open", path.display())?;
-    let texts: Vec<String> = BufReader::new(file)
-        .lines()
-        .collect::<std::io::Result<_>>()
-        .context("read", path.display())?;
-    parse(&texts).map_err(|(number, cause)| {
-        Error::new("read", format!("{}:{number}", path.display()), cause)
-    })
-}
-
-/// Whether a record is one of launches, by the kind of its first line.
-pub fn is_of_launches(path: &Path) -> Result<bool> {
-    let file = File::open(path).context("open", path.display())?;
-    let mut first = String::new();
-    BufReader::new(file)
-        .read_line(&mut first)
-        .context("read", path.display())?;
-    let line: Option<serde_json::Value> = serde_json::from_str(&first).ok();
-    Ok(line.is_some_and(|line| line["kind"] == "launches"))
-}
-
-fn parse<T: DeserializeOwned>(texts: &[String]) -> std::result::Result<Vec<T>, (usize, String)> {
-    let mut lines = Vec::with_capacity(texts.len());
-    for (i, text) in texts.iter().enumerate() {
-        match serde_json::from_str(text) {
-            Ok(line) => lines.push(line),
-            Err(_) if i + 1 == texts.len() && i > 0 => {}
-            Err(e) => return Err((i + 1, e.to_string())),
-        }
-    }
-    Ok(lines)
-}
-
-fn check_first(lines: &[Line]) -> std::result::Result<(), String> {
-    match lines.first() {
-        Some(Line::Run(run)) if run.format == FORMAT => Ok(()),
-        Some(Line::Run(run)) => Err(format!(
-            "format {}; this program reads {FORMAT}",
-            run.format
-        )),
-        _ => Err("the first line does not hold the circumstances of a run".into()),
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -424,6 +349,7 @@ pub(crate) mod tests {
         let t_settled_ns = (settled_ms * 1e6) as u64;
         Switch {
             slot: Slot {
+                app: "chromium".into(),
                 block,
                 order: 0,
                 mode,
@@ -463,7 +389,10 @@ pub(crate) mod tests {
     fn lines_round_trip_and_the_kind_is_named() {
         let line = Line::Sample(Box::new(switch(3, Mode::Off, 418.0)));
         let text = serde_json::to_string(&line).unwrap();
-        assert!(text.starts_with(r#"{"kind":"sample","block":3,"#), "{text}");
+        assert!(
+            text.starts_with(r#"{"kind":"sample","app":"chromium","block":3,"#),
+            "{text}"
+        );
         assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
     }
 
@@ -480,20 +409,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_the_last_line_may_be_cut_off() {
-        let first = serde_json::to_string(&Line::Run(Box::new(run(&[Mode::Off])))).unwrap();
-        let sample =
-            serde_json::to_string(&Line::Sample(Box::new(switch(0, Mode::Off, 1.0)))).unwrap();
-        let cut = sample[..40].to_owned();
-        let parse = parse::<Line>;
-        let lines = parse(&[first.clone(), sample.clone(), cut.clone()]).unwrap();
-        assert_eq!(lines.len(), 2);
-        assert_eq!(
-            parse(&[first.clone(), cut, sample.clone()]).unwrap_err().0,
-            2
-        );
-        assert!(check_first(&parse(&[sample]).unwrap()).is_err());
-        let other = parse(&[first.replace("\"format\":1", "\"format\":9")]).unwrap();
-        assert!(check_first(&other).unwrap_err().contains("format 9"));
+    fn a_record_of_one_application_by_its_name_alone_is_read() {
+        let first = Line::Run(Box::new(run(&[Mode::Off])));
+        let mut old = serde_json::to_value(&first).unwrap();
+        let parameters = old["parameters"].as_object_mut().unwrap();
+        for name in ["apps", "sequences", "rounds"] {
+            assert!(parameters.remove(name).is_some());
+        }
+        parameters.insert("app".into(), "chromium".into());
+        assert_eq!(serde_json::from_value::<Line>(old).unwrap(), first);
     }
 }

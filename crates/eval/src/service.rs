@@ -154,10 +154,13 @@ impl Service {
         &self.group
     }
 
-    /// Tracks the application in this group.
-    pub fn track(&self, app: &Group) -> Result<()> {
+    /// Tracks the application in this group. Returns its id.
+    pub fn track(&self, app: &Group) -> Result<String> {
         let directory = app.memory.to_string_lossy().into_owned();
-        self.call(&["track", "--cgroup", &directory]).map(|_| ())
+        let text = self.call(&["track", "--cgroup", &directory, "--json"])?;
+        let reply: serde_json::Value =
+            serde_json::from_str(&text).context("read", "prepage track")?;
+        Ok(reply["app"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Makes ready to announce a switch to the application in this group, as a program with a connection to the service
@@ -182,13 +185,14 @@ impl Service {
         self.call(&["mode", mode.of_prepage().word()]).map(|_| ())
     }
 
-    /// prepage's records of the switches since the last call, oldest first. Waits for the record of the switch that was
+    /// prepage's records of the switches to the application of this id since the last call, oldest first. Waits for the record of the switch that was
     /// just measured: prepage ends a switch only after some quiet. In mode off there is none.
-    pub fn new_switches(&mut self, mode: Mode) -> Result<Vec<serde_json::Value>> {
+    pub fn new_switches(&mut self, mode: Mode, of: &str) -> Result<Vec<serde_json::Value>> {
         const LIMIT_NS: u64 = 4_000_000_000;
         let start = now_ns();
         loop {
-            let new = self.read_switches()?;
+            let mut new = self.read_switches()?;
+            new.retain(|switch| app(switch) == of);
             if !new.is_empty() || mode.of_prepage() == Mode::Off || now_ns() - start > LIMIT_NS {
                 return Ok(new);
             }

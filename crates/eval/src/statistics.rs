@@ -43,17 +43,34 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
 /// Any statistic of `n` exchangeable units (samples or blocks), with its percentile bootstrap interval. `None` where
 /// there are too few units or the statistic is not defined.
 pub fn bootstrap(n: usize, statistic: impl Fn(&[usize]) -> Option<f64>) -> Option<Estimate> {
-    if n < SAMPLES_MIN {
+    let estimate = bootstrap_mean(&[n], |_, drawn| statistic(drawn))?;
+    Some(Estimate { n, ..estimate })
+}
+
+/// The mean over several groups (applications) of a statistic of each, with its percentile bootstrap interval: units are
+/// drawn within each group, so that the interval is for these groups and says nothing of others. `sizes` are the groups'
+/// units, `statistic` is asked with the group and the units drawn of it. `None` as of [`bootstrap`], of any group.
+pub fn bootstrap_mean(
+    sizes: &[usize],
+    statistic: impl Fn(usize, &[usize]) -> Option<f64>,
+) -> Option<Estimate> {
+    if sizes.is_empty() || sizes.iter().any(|&n| n < SAMPLES_MIN) {
         return None;
     }
-    let all: Vec<usize> = (0..n).collect();
-    let value = statistic(&all)?;
+    let mean = |drawn: &[Vec<usize>]| {
+        let values = drawn.iter().enumerate().map(|(i, d)| statistic(i, d));
+        let sum: Option<f64> = values.sum();
+        Some(sum? / sizes.len() as f64)
+    };
+    let mut drawn: Vec<Vec<usize>> = sizes.iter().map(|&n| (0..n).collect()).collect();
+    let value = mean(&drawn)?;
     let mut random = Random::new(SEED);
-    let mut drawn = vec![0; n];
     let mut values = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
-        drawn.fill_with(|| random.below(n));
-        values.extend(statistic(&drawn));
+        for (units, &n) in drawn.iter_mut().zip(sizes) {
+            units.fill_with(|| random.below(n));
+        }
+        values.extend(mean(&drawn));
     }
     // A statistic that is rarely defined has no interval.
     if values.len() * 2 < RESAMPLES {
@@ -63,7 +80,7 @@ pub fn bootstrap(n: usize, statistic: impl Fn(&[usize]) -> Option<f64>) -> Optio
         value,
         low: quantile(&values, 0.025)?,
         high: quantile(&values, 0.975)?,
-        n,
+        n: sizes.len(),
     })
 }
 
@@ -107,6 +124,20 @@ mod tests {
     fn too_few_samples_give_no_estimate() {
         assert_eq!(median_estimate(&[1.0, 2.0, 3.0]), None);
         assert_eq!(bootstrap(10, |_| None), None);
+    }
+
+    #[test]
+    fn the_mean_over_groups_draws_within_each_and_needs_all() {
+        let groups = [[1.0, 1.0, 1.0, 1.0, 1.0], [3.0, 3.0, 3.0, 5.0, 3.0]];
+        let of = |i: usize, drawn: &[usize]| {
+            let picked: Vec<f64> = drawn.iter().map(|&unit| groups[i][unit]).collect();
+            median(&picked)
+        };
+        let e = bootstrap_mean(&[5, 5], of).unwrap();
+        assert_eq!((e.value, e.low, e.n), (2.0, 2.0, 2));
+        assert!((2.0..=3.0).contains(&e.high));
+        assert_eq!(bootstrap_mean(&[5, 3], of), None);
+        assert_eq!(bootstrap_mean(&[], of), None);
     }
 
     #[test]

@@ -1,17 +1,15 @@
 //! Chromium with one heavy local page.
 
-use super::{App, ContextAction};
-use crate::display::session::Places;
-use crate::error::{Context, Result};
+use super::{App, web_page};
+use crate::error::Result;
+use crate::site::{Site, words};
 use std::ffi::OsString;
-use std::fs;
-
-const PAGE: &str = include_str!("chromium_page.html");
 
 /// The browser.
 pub const CHROMIUM: App = App {
     name: "chromium",
-    package: "chromium",
+    packages: &["chromium"],
+    executable: "chromium",
     version_command: &["chromium", "--version"],
     prepare,
     // Without keys of its own the browser would show a bar that says so.
@@ -21,51 +19,17 @@ pub const CHROMIUM: App = App {
         ("GOOGLE_DEFAULT_CLIENT_SECRET", "no"),
     ],
     window_class: "hromium",
-    ready_title: "ready",
-    ready_limit_ms: 60_000,
+    ready_title: web_page::READY_TITLE,
     click_first: true,
-    answer_key: "n",
-    contexts: &[
-        ContextAction {
-            name: "article",
-            keys: &["a"],
-        },
-        ContextAction {
-            name: "scroll",
-            keys: &["s", "s"],
-        },
-        ContextAction {
-            name: "gallery",
-            keys: &["g"],
-        },
-        ContextAction {
-            name: "outline",
-            keys: &["o"],
-        },
-        ContextAction {
-            name: "search_mo",
-            keys: &["/", "m", "o", "Return"],
-        },
-        ContextAction {
-            name: "search_ka",
-            keys: &["/", "k", "a", "Return"],
-        },
-    ],
+    answer_key: web_page::ANSWER_KEY,
+    contexts: web_page::CONTEXTS,
 };
 
-fn prepare(places: &Places, instance: &str, seed: u64) -> Result<Vec<OsString>> {
-    let directory = places.disk.join(format!("chromium-{instance}"));
-    fs::create_dir_all(&directory).context("make", directory.display())?;
-    let page = directory.join("page.html");
-    let text = PAGE.replace("/*SEED*/1", &(seed % 1_000_000).to_string());
-    fs::write(&page, text).context("write", page.display())?;
+fn prepare(site: &Site<'_>) -> Result<Vec<OsString>> {
     let mut profile = OsString::from("--user-data-dir=");
-    profile.push(directory.join("profile"));
-    let mut url = OsString::from("file://");
-    url.push(&page);
-    let mut command: Vec<OsString> = FLAGS.iter().map(OsString::from).collect();
-    command.push(profile);
-    command.push(url);
+    profile.push(site.path("profile"));
+    let mut command = words(FLAGS);
+    command.extend([profile, web_page::write(site)?]);
     Ok(command)
 }
 

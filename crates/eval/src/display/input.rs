@@ -14,9 +14,39 @@ pub struct Keyboard {
     root: xproto::Window,
 }
 
-/// Symbols of keys that no character stands for.
-const RETURN: u32 = 0xff0d;
-const ESCAPE: u32 = 0xff1b;
+/// Symbols of keys that no character stands for (X11's keysymdef.h).
+const NAMED: &[(&str, u32)] = &[
+    ("Tab", 0xff09),
+    ("Return", 0xff0d),
+    ("Escape", 0xff1b),
+    ("Home", 0xff50),
+    ("Left", 0xff51),
+    ("Up", 0xff52),
+    ("Right", 0xff53),
+    ("Down", 0xff54),
+    ("Prior", 0xff55),
+    ("Next", 0xff56),
+    ("End", 0xff57),
+    ("F4", 0xffc1),
+    ("F5", 0xffc2),
+    ("F7", 0xffc4),
+    ("F9", 0xffc6),
+    ("space", 0x20),
+    ("equal", 0x3d),
+    ("shift", 0xffe1),
+    ("ctrl", 0xffe3),
+    ("alt", 0xffe9),
+];
+
+/// The symbol of a key: its name, or for other keys the one character that it makes.
+fn symbol(key: &str) -> Option<u32> {
+    if let Some((_, symbol)) = NAMED.iter().find(|(name, _)| *name == key) {
+        return Some(*symbol);
+    }
+    let mut characters = key.chars();
+    let only = characters.next().map(u32::from);
+    only.filter(|_| characters.next().is_none())
+}
 
 impl Keyboard {
     /// Asks the server for its keyboard.
@@ -38,22 +68,24 @@ impl Keyboard {
         Ok(Self { codes, root })
     }
 
-    /// The code of a key named as in an application's description: one character, `Return` or `Escape`.
-    pub fn code(&self, key: &str) -> Result<u8> {
-        let symbol = match key {
-            "Return" => RETURN,
-            "Escape" => ESCAPE,
-            _ => key.chars().next().map_or(0, u32::from),
+    /// The codes of keys that are pressed together, in order, as an application's description has them: `a`, `Return`,
+    /// `ctrl+shift+Home`.
+    ///
+    /// # Errors
+    /// Where this keyboard has no such key.
+    pub fn chord(&self, keys: &str) -> Result<Vec<u8>> {
+        let code = |key: &str| {
+            let code = symbol(key).and_then(|symbol| self.codes.get(&symbol).copied());
+            code.ok_or_else(|| Error::new("find", format!("key {key}"), "not on this keyboard"))
         };
-        self.codes
-            .get(&symbol)
-            .copied()
-            .ok_or_else(|| Error::new("find", format!("key {key}"), "not on this keyboard"))
+        keys.split('+').map(code).collect()
     }
 
-    /// Presses and releases a key, without waiting for the server.
-    pub fn press(&self, connection: &RustConnection, code: u8) -> Result<()> {
-        for kind in [xproto::KEY_PRESS_EVENT, xproto::KEY_RELEASE_EVENT] {
+    /// Presses keys one after the other and releases them the other way round, without waiting for the server.
+    pub fn press(&self, connection: &RustConnection, chord: &[u8]) -> Result<()> {
+        let presses = chord.iter().map(|code| (xproto::KEY_PRESS_EVENT, code));
+        let releases = chord.iter().map(|code| (xproto::KEY_RELEASE_EVENT, code));
+        for (kind, &code) in presses.chain(releases.rev()) {
             connection
                 .xtest_fake_input(kind, code, x11rb::CURRENT_TIME, self.root, 0, 0, 0)
                 .context("press", "key")?;
@@ -79,5 +111,25 @@ impl Keyboard {
             .xtest_fake_input(motion, 0, x11rb::CURRENT_TIME, self.root, x, y, 0)
             .context("move", "pointer")?;
         connection.flush().context("move", "pointer")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apps::APPS;
+
+    #[test]
+    fn every_key_of_every_application_has_a_symbol() {
+        for app in APPS {
+            let contexts = app.contexts.iter().flat_map(|context| context.keys);
+            for chord in contexts.chain([&app.answer_key]) {
+                for key in chord.split('+') {
+                    assert!(symbol(key).is_some(), "{}: {key}", app.name);
+                }
+            }
+        }
+        assert_eq!(symbol("a"), Some(0x61));
+        assert_eq!(symbol("Nxt"), None);
     }
 }

@@ -4,6 +4,7 @@
 use super::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
+use crate::packages::PATH;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -43,7 +44,24 @@ impl Places {
             fs::create_dir_all(&directory).context("make", directory.display())?;
         }
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700))
-            .context("restrict", "runtime directory")
+            .context("restrict", "runtime directory")?;
+        self.write_toolkit_settings()
+    }
+
+    /// No carets that blink and no animations: a picture that is to settle has to stay.
+    fn write_toolkit_settings(&self) -> Result<()> {
+        const GTK_2: &str = "gtk-cursor-blink=0\ngtk-enable-animations=0\n";
+        const GTK_3: &str = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\n";
+        let home = self.home();
+        let directory = home.join(".config/gtk-3.0");
+        fs::create_dir_all(&directory).context("make", directory.display())?;
+        for (path, settings) in [
+            (home.join(".gtkrc-2.0"), GTK_2),
+            (directory.join("settings.ini"), GTK_3),
+        ] {
+            fs::write(&path, settings).context("write", path.display())?;
+        }
+        Ok(())
     }
 }
 
@@ -123,10 +141,7 @@ impl Session {
             ("DISPLAY".into(), self.display.clone().into()),
             ("HOME".into(), places.home().into()),
             ("XDG_RUNTIME_DIR".into(), places.runtime().into()),
-            (
-                "PATH".into(),
-                "/usr/local/bin:/usr/bin:/bin:/usr/games".into(),
-            ),
+            ("PATH".into(), PATH.into()),
             ("LANG".into(), "C.UTF-8".into()),
             ("NO_AT_BRIDGE".into(), "1".into()),
             ("GTK_THEME".into(), "Adwaita".into()),

@@ -54,6 +54,8 @@ pub struct Running {
     pub zipf: Zipf,
     /// How often.
     pub rate_hz: u32,
+    /// The id that prepage tracks it by; empty without prepage.
+    pub tracked_as: String,
     process: Child,
 }
 
@@ -134,9 +136,7 @@ impl Bench {
         if kind.filling == Filling::Client {
             redis::fill(port, keys, parameters.seed)?;
         }
-        if let Some(prepage) = &self.prepage {
-            prepage.track(&group)?;
-        }
+        let tracked = self.prepage.as_ref().map(|prepage| prepage.track(&group));
         let running = Running {
             kind,
             freezer: self.freezer(&kind),
@@ -144,6 +144,7 @@ impl Bench {
             client: Client::connect(port, kind.protocol)?,
             zipf: Zipf::new(keys, parameters.zipf_exponent, parameters.seed),
             rate_hz: kind.rate_hz(parameters.rate_hz),
+            tracked_as: tracked.transpose()?.unwrap_or_default(),
             process,
             group,
         };

@@ -1,8 +1,8 @@
 //! Fills Redis through its own protocol.
 
 use super::protocol::{resp_command, resp_key};
+use crate::content::prose;
 use crate::error::{Context, Error, Result};
-use crate::launch::content::prose;
 use crate::random::Random;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};

@@ -73,7 +73,7 @@ pub fn measure(
         return discard(state, STRANGERS_LOAD);
     }
     let prepage = match &mut bench.prepage {
-        Some(prepage) => prepage.new_switches(prepage_mode(slot.mode))?,
+        Some(prepage) => prepage.new_switches(prepage_mode(slot.mode), &running.tracked_as)?,
         None => Vec::new(),
     };
     Ok(Ok(Box::new(Wakeup {

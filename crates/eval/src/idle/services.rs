@@ -2,7 +2,7 @@
 
 use super::protocol::Protocol;
 use crate::error::{Context, Error, Result};
-use crate::launch::programs::{install, locate, package_versions};
+use crate::packages::{install, locate, versions};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -198,7 +198,7 @@ impl ServiceKind {
 
     /// Its packages with their versions.
     pub fn versions(&self) -> BTreeMap<String, String> {
-        package_versions(self.packages)
+        versions(self.packages)
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod bench;
 mod cache;
-pub mod content;
 mod held;
 mod order;
 mod picture;

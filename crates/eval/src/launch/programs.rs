@@ -5,14 +5,11 @@ use super::workloads as work;
 use crate::apps::chromium::CHROMIUM;
 use crate::display::session::Places;
 use crate::error::{Context, Error, Result};
-use std::collections::BTreeMap;
+use crate::packages::{self, Needed};
+use crate::site::Site;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-/// Where the measured programs are looked for.
-pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
 
 /// One program of the table.
 #[derive(Clone, Copy, Debug)]
@@ -40,17 +37,6 @@ pub struct Window {
     pub class: &'static str,
     /// What its title contains when the content is there.
     pub ready_title: &'static str,
-}
-
-/// Where a program's content is made.
-#[derive(Clone, Copy, Debug)]
-pub struct Site<'a> {
-    /// The directories of the run.
-    pub places: &'a Places,
-    /// The program's own directory, in which it runs.
-    pub directory: &'a Path,
-    /// The seed.
-    pub seed: u64,
 }
 
 /// A program that does its work and exits.
@@ -136,19 +122,17 @@ pub struct Prepared {
 /// out with a word if it was not named, and an error if it was.
 pub fn choose(names: &[String], installs: bool) -> Result<Vec<Program>> {
     let mut chosen = named(names)?;
+    let needed = |programs: &[Program]| programs.iter().map(Program::needed).collect::<Vec<_>>();
     if installs {
-        install(&missing_packages(&chosen))?;
+        packages::install(&packages::missing(&needed(&chosen)))?;
     }
-    let missing = missing_packages(&chosen);
+    let missing = packages::missing(&needed(&chosen));
     if missing.is_empty() {
         return Ok(chosen);
     }
-    let how = format!(
-        "not installed: apt-get install --no-install-recommends {} (or --install)",
-        missing.join(" ")
-    );
+    let how = packages::how_to_install(&missing);
     if names.is_empty() {
-        chosen.retain(is_installed);
+        chosen.retain(|program| packages::locate(program.executable).is_some());
         eprintln!("some programs are left out, {how}");
         Ok(chosen)
     } else {
@@ -174,62 +158,19 @@ fn named(names: &[String]) -> Result<Vec<Program>> {
     names.iter().map(find).collect()
 }
 
-/// Where an executable is, in the measured programs' [`PATH`].
-pub fn locate(executable: &str) -> Option<PathBuf> {
-    PATH.split(':')
-        .map(|directory| Path::new(directory).join(executable))
-        .find(|path| path.is_file())
-}
-
-fn is_installed(program: &Program) -> bool {
-    locate(program.executable).is_some()
-}
-
-fn missing_packages(programs: &[Program]) -> Vec<&'static str> {
-    let missing = programs.iter().filter(|p| !is_installed(p));
-    missing.flat_map(|p| p.packages.iter().copied()).collect()
-}
-
-/// Installs Debian's packages, if any are given.
-pub fn install(packages: &[&str]) -> Result<()> {
-    if packages.is_empty() {
-        return Ok(());
-    }
-    eprintln!("installing {} ...", packages.join(" "));
-    let apt = |arguments: &[&str]| {
-        let status = Command::new("apt-get")
-            .args(arguments)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .stdout(Stdio::null())
-            .status();
-        match status.context("run", "apt-get")? {
-            status if status.success() => Ok(()),
-            status => Err(Error::new("run", "apt-get", status)),
-        }
-    };
-    apt(&["update", "-qq"])?;
-    let install = ["install", "-y", "-qq", "--no-install-recommends"];
-    apt(&[&install[..], packages].concat())
-}
-
-/// These packages of Debian with their versions, those that are installed.
-pub fn package_versions(packages: &[&str]) -> BTreeMap<String, String> {
-    let version = |package: &&str| {
-        let query = ["-W", "-f=${Version}", package];
-        let output = Command::new("dpkg-query").args(query).output().ok()?;
-        let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        Some((package.to_string(), version))
-    };
-    packages.iter().filter_map(version).collect()
-}
-
 impl Program {
+    fn needed(&self) -> Needed {
+        Needed {
+            executable: self.executable,
+            packages: self.packages,
+        }
+    }
+
     /// Makes the content.
     pub fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
         let directory = places.disk.join(self.name);
         fs::create_dir_all(&directory).context("make", directory.display())?;
         let site = Site {
-            places,
             directory: &directory,
             seed,
         };
@@ -273,7 +214,7 @@ impl Prepared {
                 Ends::Exit
             },
             command: self.command.iter().map(text).collect(),
-            packages: package_versions(self.packages),
+            packages: packages::versions(self.packages),
         }
     }
 }
@@ -297,16 +238,5 @@ mod tests {
     fn an_unknown_program_is_an_error_that_lists_the_known() {
         let error = named(&["gti".into()]).unwrap_err().to_string();
         assert!(error.contains("gti") && error.contains("git"), "{error}");
-    }
-
-    #[test]
-    fn a_missing_program_names_its_packages() {
-        let absent = Program {
-            executable: "no such program",
-            packages: &["some-package"],
-            ..PROGRAMS[0]
-        };
-        assert_eq!(missing_packages(&[absent]), ["some-package"]);
-        assert!(!is_installed(&absent));
     }
 }

@@ -11,6 +11,7 @@ use super::scenario::Scenario;
 use super::simultaneous;
 use crate::circumstances;
 use crate::error::{Error, Result};
+use crate::packages;
 use crate::record::{FORMAT, Writer};
 use crate::restore::Restorer;
 use crate::run::{only_run, wait_for_quiet_machine};
@@ -73,7 +74,7 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
 
 fn leave_out_missing_vmtouch(parameters: &mut Parameters) {
     let wanted = parameters.scenarios.contains(&Scenario::Vmtouch);
-    if wanted && programs::locate("vmtouch").is_none() {
+    if wanted && packages::locate("vmtouch").is_none() {
         eprintln!("the scenario vmtouch is left out, not installed: apt-get install vmtouch");
         parameters.scenarios.retain(|s| *s != Scenario::Vmtouch);
     }

@@ -1,55 +1,18 @@
 //! What each program of the table does: its content, made from the seed, and its command line.
 
-use super::content;
-use super::programs::{PATH, Site};
 use crate::apps::chromium::CHROMIUM;
-use crate::error::{Context, Error, Result};
-use crate::random::Random;
+use crate::content;
+use crate::error::Result;
+use crate::site::{Site, words as command};
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
-impl Site<'_> {
-    fn random(&self) -> Random {
-        let name = self.directory.file_name().unwrap_or_default();
-        Random::stream(self.seed, &name.to_string_lossy())
-    }
-
-    fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> Result<()> {
-        let path = self.directory.join(name);
-        fs::write(&path, contents).context("write", path.display())
-    }
-
-    /// Runs a command that makes content, with its input from a file of the directory.
-    fn make(&self, command: &[&str], input: &str) -> Result<()> {
-        let path = self.directory.join(input);
-        let input = fs::File::open(&path).context("open", path.display())?;
-        let output = Command::new(command[0])
-            .args(&command[1..])
-            .current_dir(self.directory)
-            .env_clear()
-            .env("PATH", PATH)
-            .env("HOME", self.directory)
-            .stdin(input)
-            .stdout(Stdio::null())
-            .output()
-            .context("run", command.join(" "))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Error::new("run", command.join(" "), said))
-    }
-}
-
-fn words(command: &[&str]) -> Result<Vec<OsString>> {
-    Ok(command.iter().map(OsString::from).collect())
+fn words(words: &[&str]) -> Result<Vec<OsString>> {
+    Ok(command(words))
 }
 
 /// Shows the page that the switches are measured with.
 pub fn chromium(site: &Site<'_>) -> Result<Vec<OsString>> {
-    (CHROMIUM.prepare)(site.places, "launch", site.seed)
+    (CHROMIUM.prepare)(site)
 }
 
 /// Converts a document to PDF.
@@ -265,7 +228,7 @@ pub fn dot(site: &Site<'_>) -> Result<Vec<OsString>> {
 /// Asks a database.
 pub fn sqlite3(site: &Site<'_>) -> Result<Vec<OsString>> {
     site.write("table.sql", content::sql(&mut site.random(), 20_000))?;
-    if !Path::new(&site.directory.join("table.db")).exists() {
+    if !site.directory.join("table.db").exists() {
         site.make(&["sqlite3", "table.db"], "table.sql")?;
     }
     words(&[

@@ -1,7 +1,7 @@
 //! The page.
 
 use super::plot::{Line, Mark, Strip, lines, strips};
-use super::{Chapter, idle, launches};
+use super::{Chapter, idle, launches, overall};
 use crate::idle::study::IdleStudy;
 use crate::launch::study::LaunchStudy;
 use crate::record::{Machine, Mode, Run, Switch};
@@ -25,7 +25,10 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
          every mode or scenario once, in random order. What has no interval is not shown.</p>\n"
     );
     for chapter in chapters {
-        out += &chapter_html(chapter);
+        out += &overall::section(&chapter.studies);
+        for (study, switches) in chapter.studies.apps.iter().zip(&chapter.switches) {
+            out += &app_section(study, switches);
+        }
     }
     for study in launches {
         out += &launches::section(study);
@@ -44,13 +47,11 @@ const PAPERS: &str = "<h2>What the papers reached on their machines</h2>\n\
     <p>FAST (FAST'11), on a personal computer with an SSD: launch time -28 % in the mean of 22 applications (16 to 46 %); \
     sorted prefetch -7 %.</p>\n";
 
-fn chapter_html(chapter: &Chapter) -> String {
-    let (study, switches) = (&chapter.study, &chapter.switches);
-    let p = &study.run.parameters;
+fn app_section(study: &Study, switches: &Switches) -> String {
     let mut out = format!(
         "<section><h2>{}: {}</h2>\n",
-        escape(&p.app),
-        setting_words(p.setting)
+        escape(&study.app),
+        setting_words(study.run.parameters.setting)
     );
     out += &key_numbers(study);
     out += &figure(
@@ -319,32 +320,36 @@ mod tests {
     use super::*;
     use crate::record::Line as RecordLine;
     use crate::record::tests::{run, switch};
-    use crate::study::study_switches;
+    use crate::study::study_apps;
 
     #[test]
     fn the_page_is_self_contained() {
-        let mut lines = vec![RecordLine::Run(Box::new(run(&[Mode::Resident, Mode::Off])))];
-        for block in 0..6 {
-            lines.push(RecordLine::Sample(Box::new(switch(
-                block,
-                Mode::Resident,
-                100.0,
-            ))));
-            lines.push(RecordLine::Sample(Box::new(switch(
-                block,
-                Mode::Off,
-                400.0,
-            ))));
+        let modes = [Mode::Resident, Mode::Off, Mode::Full];
+        let mut circumstances = run(&modes);
+        circumstances.parameters.apps = ["chromium", "gimp"].map(String::from).into();
+        let mut lines = vec![RecordLine::Run(Box::new(circumstances))];
+        for (app, slow) in [("chromium", 1.0), ("gimp", 0.3)] {
+            for (block, (mode, ms)) in (0..6).flat_map(|block| {
+                let each = modes.into_iter().zip([100.0, 400.0, 200.0]);
+                each.map(move |one| (block, one))
+            }) {
+                let mut sample = switch(block, mode, ms * slow);
+                sample.slot.app = app.to_owned();
+                lines.push(RecordLine::Sample(Box::new(sample)));
+            }
         }
-        let switches = Switches::of(lines);
+        let switches = Switches::by_app(lines);
         let chapter = Chapter {
-            study: study_switches(&switches),
+            studies: study_apps(&switches),
             switches,
         };
         let launches = crate::launch::study::study_lines(crate::launch::study::tests::lines());
         let html = page(&[chapter], &[launches], &[]);
-        // Four of the switches, one of all programs' launches, and one of each of the four programs.
-        assert_eq!(html.matches("<svg").count(), 4 + 1 + 4);
+        // One of both applications and four of each; one of all programs' launches, and one of each of the four programs.
+        assert_eq!(html.matches("<svg").count(), 1 + 2 * 4 + 1 + 4);
+        assert!(
+            html.contains("2 applications:") && html.contains("2 of 2</span> applications faster")
+        );
         // The only address is the name of SVG's namespace.
         assert_eq!(
             html.matches("http").count(),

@@ -68,7 +68,8 @@ fn words(scenario: Scenario) -> String {
 fn overview(study: &LaunchStudy) -> String {
     let mark = |row: &ScenarioRow| {
         Some(Interval {
-            scenario: row.scenario,
+            word: row.scenario.word(),
+            colour: scenario_colour(row.scenario),
             estimate: row.ratio_to_cold?,
         })
     };

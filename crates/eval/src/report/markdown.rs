@@ -11,9 +11,12 @@ use std::fmt::Write;
 pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) -> String {
     let mut out = String::from("# prepage-eval\n");
     for chapter in chapters {
-        let run = &chapter.study.run;
-        let title = format!("{}, {:?}", run.parameters.app, run.parameters.setting);
-        section(&mut out, &title, &run.machine, &show(&chapter.study));
+        let Some(first) = chapter.switches.first() else {
+            continue;
+        };
+        let (p, machine) = (&first.run.parameters, &first.run.machine);
+        let title = format!("{}, {:?}", p.apps.join(", "), p.setting);
+        section(&mut out, &title, machine, &show(&chapter.studies));
     }
     for study in launches {
         let tables = launch::text::show(study);

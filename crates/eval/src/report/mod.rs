@@ -4,6 +4,7 @@ pub mod html;
 pub mod idle;
 pub mod launches;
 pub mod markdown;
+pub mod overall;
 pub mod plot;
 
 use crate::error::{Context, Result};
@@ -11,17 +12,17 @@ use crate::idle as idle_services;
 use crate::launch;
 use crate::record;
 use crate::study::switches::Switches;
-use crate::study::{Study, study_switches};
+use crate::study::{Studies, study_apps};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// One record, studied.
 #[derive(Debug)]
 pub struct Chapter {
-    /// Its samples, for the plots.
-    pub switches: Switches,
+    /// Its samples by application, for the plots.
+    pub switches: Vec<Switches>,
     /// Its numbers.
-    pub study: Study,
+    pub studies: Studies,
 }
 
 /// Reads and studies records of switches.
@@ -29,9 +30,9 @@ pub fn chapters(records: &[&PathBuf]) -> Result<Vec<Chapter>> {
     records
         .iter()
         .map(|path| {
-            let switches = Switches::of(record::read(path)?);
-            let study = study_switches(&switches);
-            Ok(Chapter { switches, study })
+            let switches = Switches::by_app(record::read(path)?);
+            let studies = study_apps(&switches);
+            Ok(Chapter { switches, studies })
         })
         .collect()
 }

@@ -194,16 +194,18 @@ fn strip(svg: &mut String, row: &Strip, scale: Scale, middle: f64, unit: &str) {
     }
 }
 
-/// One mark of an interval plot: an estimate of a scenario.
+/// One mark of an interval plot: an estimate of a scenario or mode.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// The scenario.
-    pub scenario: Scenario,
+    /// The word for the scenario or mode.
+    pub word: &'static str,
+    /// Its colour.
+    pub colour: &'static str,
     /// Its estimate.
     pub estimate: Estimate,
 }
 
-/// A row for each name, with the estimates of its scenarios one below the other; `mark` is drawn across.
+/// A row for each name, with its estimates one below the other; `mark` is drawn across.
 pub fn intervals(rows: &[(String, Vec<Interval>)], unit: &str, mark: &Mark) -> String {
     const EACH: f64 = 9.0;
     const GAP: f64 = 12.0;
@@ -248,27 +250,24 @@ pub fn intervals(rows: &[(String, Vec<Interval>)], unit: &str, mark: &Mark) -> S
         TOP - 6.0,
         mark.name
     );
-    let mut scenarios: Vec<Scenario> = all().map(|m| m.scenario).collect();
-    scenarios.sort_unstable();
-    scenarios.dedup();
-    let entries = scenarios
-        .iter()
-        .map(|&s| (scenario_colour(s), s.word().replace('_', " ")));
-    legend(&mut svg, entries);
+    let mut entries: Vec<(&str, String)> = Vec::new();
+    for one in all() {
+        let entry = (one.colour, one.word.replace('_', " "));
+        if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    legend(&mut svg, entries.into_iter());
     svg + "</svg>"
 }
 
 fn interval_mark(svg: &mut String, one: &Interval, scale: Scale, y: f64) {
-    let colour = scenario_colour(one.scenario);
-    let e = one.estimate;
+    let (colour, e) = (one.colour, one.estimate);
     let (low, high, at) = (scale.at(e.low), scale.at(e.high), scale.at(e.value));
     let _ = write!(
         svg,
         r##"<line x1="{low:.1}" y1="{y:.1}" x2="{high:.1}" y2="{y:.1}" stroke="{colour}" stroke-width="2"/><circle cx="{at:.1}" cy="{y:.1}" r="3.5" fill="{colour}"><title>{} {:.2}, 95 % interval {:.2} to {:.2}</title></circle>"##,
-        one.scenario.word(),
-        e.value,
-        e.low,
-        e.high
+        one.word, e.value, e.low, e.high
     );
 }
 
@@ -416,7 +415,14 @@ mod tests {
             value: 1.0,
             name: "cold".into(),
         };
-        let rows = [("git".to_owned(), vec![Interval { scenario, estimate }])];
+        let rows = [(
+            "git".to_owned(),
+            vec![Interval {
+                word: scenario.word(),
+                colour: scenario_colour(scenario),
+                estimate,
+            }],
+        )];
         let svg = intervals(&rows, "time over cold", &mark);
         assert_eq!(svg.matches("<circle").count(), 1);
         assert!(svg.contains(">fast</text>") && svg.ends_with("</svg>") && !svg.contains("NaN"));

@@ -1,7 +1,7 @@
 //! Everything that a measurement stands on: the session, the application in its group, the service, the instruments.
 
 use super::pressure::Others;
-use crate::apps::App;
+use crate::apps::{App, READY_LIMIT_MS};
 use crate::clock::{now_ns, sleep_ms};
 use crate::display::input::Keyboard;
 use crate::display::other_window::OtherWindow;
@@ -13,16 +13,16 @@ use crate::error::{Context, Error, Result};
 use crate::group::Group;
 use crate::processes::Roles;
 use crate::service::Service;
+use crate::site::Site;
+use crate::tiles::Tiles;
 use std::process::{Child, Stdio};
 use x11rb::protocol::xproto::Window;
 
 /// The bench of one run.
 #[derive(Debug)]
 pub struct Bench {
-    /// The application.
-    pub app: App,
-    /// Its group.
-    pub app_group: Group,
+    /// The group above those of the applications, their competitors and the service.
+    pub shared_group: Group,
     /// The group of display server and window manager.
     pub session_group: Group,
     /// The connection to the display.
@@ -33,11 +33,7 @@ pub struct Bench {
     pub screen: Screen,
     /// The other application.
     pub other: OtherWindow,
-    /// The application's window.
-    pub window: Window,
-    /// Roles of the application's processes.
-    pub roles: Roles,
-    /// Roles of the session's.
+    /// Roles of the session's processes.
     pub session_roles: Roles,
     /// prepage, where a mode needs it.
     pub service: Option<Service>,
@@ -45,8 +41,36 @@ pub struct Bench {
     pub cores: u64,
     /// The others, in the pressure setting.
     pub others: Option<Others>,
-    /// Held: the processes of session and application.
+    /// Held: the processes of the session.
     pub _held: Vec<Child>,
+}
+
+/// One measured application that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// The application.
+    pub app: App,
+    /// Its group.
+    pub group: Group,
+    /// Its window.
+    pub window: Window,
+    /// Roles of its processes.
+    pub roles: Roles,
+    /// What prepage calls it, where prepage takes part.
+    pub tracked_as: String,
+    /// How it was left, in the setting together.
+    pub left: Option<Left>,
+    /// Held: its first process.
+    pub _process: Child,
+}
+
+/// How an application was left.
+#[derive(Debug)]
+pub struct Left {
+    /// Its picture.
+    pub picture: Tiles,
+    /// What had been done in it.
+    pub context: Vec<String>,
 }
 
 /// Where applications are started.
@@ -73,7 +97,13 @@ pub fn launch(
         session,
         display,
     } = desk;
-    let command = (app.prepare)(places, instance, seed)?;
+    let directory = places.disk.join(format!("{}-{instance}", app.name));
+    std::fs::create_dir_all(&directory).context("make", directory.display())?;
+    let site = Site {
+        directory: &directory,
+        seed,
+    };
+    let command = (app.prepare)(&site)?;
     let (program, arguments) = command.split_first().expect("a command has a program");
     let before = display.windows()?;
     let process = command_in(group, &program.to_string_lossy())?
@@ -87,7 +117,7 @@ pub fn launch(
         .spawn()
         .context("start", app.name)?;
     let window = display
-        .wait_for_window(app.ready_limit_ms, |display, window| {
+        .wait_for_window(READY_LIMIT_MS, |display, window| {
             Ok(!before.contains(&window)
                 && display.class(window)?.contains(app.window_class)
                 && display.title(window)?.contains(app.ready_title))
@@ -107,16 +137,17 @@ impl Bench {
         const BETWEEN_MS: u64 = 60;
         for key in keys {
             self.keyboard
-                .press(&self.display.connection, self.keyboard.code(key)?)?;
+                .press(&self.display.connection, &self.keyboard.chord(key)?)?;
             sleep_ms(BETWEEN_MS);
         }
         Ok(())
     }
 
-    /// Puts the keyboard focus into the application's content and the pointer where it touches nothing.
-    pub fn focus_content(&self) -> Result<()> {
-        self.display.activate_and_wait(self.window)?;
-        if self.app.click_first {
+    /// Puts the keyboard focus into an application's content and the pointer where it touches nothing.
+    pub fn focus_content(&self, running: &Running) -> Result<()> {
+        const IDLE_LIMIT_MS: u64 = 20_000;
+        self.display.activate_and_wait(running.window)?;
+        if running.app.click_first {
             let middle = (SCREEN_WIDTH as i16 / 2, SCREEN_HEIGHT as i16 / 2);
             self.keyboard
                 .click(&self.display.connection, middle.0, middle.1)?;
@@ -126,13 +157,8 @@ impl Bench {
             SCREEN_WIDTH as i16 - 1,
             SCREEN_HEIGHT as i16 - 1,
         )?;
-        self.wait_until_idle(10_000);
+        group_becomes_idle(&running.group, IDLE_LIMIT_MS);
         Ok(())
-    }
-
-    /// Waits until the application uses next to no CPU time. Returns whether that came.
-    pub fn wait_until_idle(&self, limit_ms: u64) -> bool {
-        group_becomes_idle(&self.app_group, limit_ms)
     }
 
     /// The service's group, if there is one.

@@ -1,32 +1,105 @@
 //! The order of a run: blocks that hold every mode once, each in a seeded random order. Pure.
 
 use crate::random::Random;
-use crate::record::{Line, Mode, Parameters, Slot};
+use crate::record::{Line, Mode, Parameters, Setting, Slot};
 use std::collections::HashSet;
 
-/// Every slot of a run, in order.
-pub fn slots(parameters: &Parameters) -> Vec<Slot> {
+/// A slot, and which of the applications that run at once it is of.
+pub type Turn = (usize, Slot);
+
+/// Every slot of applications that run at once, in order.
+pub fn turns(parameters: &Parameters, apps: &[&str]) -> Vec<Turn> {
+    match parameters.setting {
+        Setting::Together => rounds(parameters, apps),
+        Setting::Reclaimed | Setting::Pressure => {
+            let slots = apps.iter().map(|app| slots(parameters, app)).enumerate();
+            slots
+                .flat_map(|(index, slots)| slots.into_iter().map(move |slot| (index, slot)))
+                .collect()
+        }
+    }
+}
+
+fn slot(app: &str, block: u32, order: usize, mode: Mode) -> Slot {
+    Slot {
+        app: app.to_owned(),
+        block,
+        order: order as u32,
+        mode,
+        attempt: 0,
+    }
+}
+
+/// Every slot of an application, in order.
+fn slots(parameters: &Parameters, app: &str) -> Vec<Slot> {
+    let of_block = |block| {
+        let modes = modes(parameters, block).into_iter().enumerate();
+        modes.map(move |(order, mode)| slot(app, block, order, mode))
+    };
+    (0..parameters.samples).flat_map(of_block).collect()
+}
+
+/// The modes in the order that they have in a block.
+fn modes(parameters: &Parameters, block: u32) -> Vec<Mode> {
+    let mut modes = parameters.modes.clone();
+    Random::stream(parameters.seed, &format!("block {block}")).shuffle(&mut modes);
+    modes
+}
+
+/// The orders in which so many applications are gone through, as their indices (ASAP's Table 3 has three such).
+fn sequences(parameters: &Parameters, apps: usize) -> Vec<Vec<usize>> {
+    let sequence = |number| {
+        let mut order: Vec<usize> = (0..apps).collect();
+        Random::stream(parameters.seed, &format!("sequence {number}")).shuffle(&mut order);
+        order
+    };
+    (0..parameters.sequences).map(sequence).collect()
+}
+
+/// Every slot of a run of applications together, in order: each round goes through a sequence once, in one mode; a block
+/// has one round of each mode.
+fn rounds(parameters: &Parameters, apps: &[&str]) -> Vec<Turn> {
     let mut all = Vec::new();
-    for block in 0..parameters.samples {
-        let mut modes = parameters.modes.clone();
-        Random::stream(parameters.seed, &format!("block {block}")).shuffle(&mut modes);
-        let slot = |(order, mode)| Slot {
-            block,
-            order: order as u32,
-            mode,
-            attempt: 0,
-        };
-        all.extend(modes.into_iter().enumerate().map(slot));
+    for (number, sequence) in sequences(parameters, apps.len()).iter().enumerate() {
+        for round in 0..parameters.rounds {
+            let block = number as u32 * parameters.rounds + round;
+            for (order, mode) in modes(parameters, block).into_iter().enumerate() {
+                let turn = |&index: &usize| (index, slot(apps[index], block, order, mode));
+                all.extend(sequence.iter().map(turn));
+            }
+        }
     }
     all
 }
 
+/// The switches before the samples of these applications that run at once.
+pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Turn> {
+    let orders = match parameters.setting {
+        Setting::Together => sequences(parameters, apps.len()),
+        Setting::Reclaimed | Setting::Pressure => vec![vec![0]],
+    };
+    let blocks = (0..parameters.warmup).zip(orders.iter().cycle());
+    let round = |(block, order): (u32, &Vec<usize>)| {
+        let turn = |&index: &usize| (index, slot(apps[index], block, 0, mode));
+        order.iter().map(turn).collect::<Vec<Turn>>()
+    };
+    blocks.flat_map(round).collect()
+}
+
+/// What identifies a sample: application, block and mode.
+pub type Key = (String, u32, Mode);
+
+/// The key of a slot.
+pub fn key(slot: &Slot) -> Key {
+    (slot.app.clone(), slot.block, slot.mode)
+}
+
 /// The slots that a record already holds a sample of.
-pub fn done(lines: &[Line]) -> HashSet<(u32, Mode)> {
+pub fn done(lines: &[Line]) -> HashSet<Key> {
     lines
         .iter()
         .filter_map(|line| match line {
-            Line::Sample(switch) => Some((switch.slot.block, switch.slot.mode)),
+            Line::Sample(switch) => Some(key(&switch.slot)),
             _ => None,
         })
         .collect()
@@ -35,7 +108,13 @@ pub fn done(lines: &[Line]) -> HashSet<(u32, Mode)> {
 /// The choices of one slot: the same for every mode of a block, so that a pair differs in nothing but the mode. Every
 /// attempt makes its own.
 pub fn choices(seed: u64, slot: &Slot, purpose: &str) -> Random {
-    Random::stream(seed, &format!("{purpose} {} {}", slot.block, slot.attempt))
+    let Slot {
+        app,
+        block,
+        attempt,
+        ..
+    } = slot;
+    Random::stream(seed, &format!("{purpose} {app} {block} {attempt}"))
 }
 
 #[cfg(test)]
@@ -50,8 +129,8 @@ mod tests {
             samples: 20,
             ..run(&modes).parameters
         };
-        let all = slots(&parameters);
-        assert_eq!(all, slots(&parameters));
+        let all = slots(&parameters, "chromium");
+        assert_eq!(all, slots(&parameters, "chromium"));
         assert_eq!(all.len(), 80);
         let mut orders = HashSet::new();
         for block in all.chunks(4) {
@@ -70,6 +149,31 @@ mod tests {
             Line::Warmup(Box::new(switch(0, Mode::Full, 1.0))),
             Line::Sample(Box::new(switch(1, Mode::Off, 1.0))),
         ];
-        assert_eq!(done(&lines), HashSet::from([(1, Mode::Off)]));
+        assert_eq!(
+            done(&lines),
+            HashSet::from([("chromium".into(), 1, Mode::Off)])
+        );
+    }
+
+    #[test]
+    fn every_round_goes_through_its_sequence_once_and_every_block_has_every_mode() {
+        let parameters = Parameters {
+            sequences: 3,
+            rounds: 10,
+            ..Parameters::of(Setting::Together)
+        };
+        let apps = ["a", "b", "c", "d"];
+        let all = turns(&parameters, &apps);
+        assert_eq!(all, turns(&parameters, &apps));
+        assert_eq!(all.len(), 4 * 3 * 10 * 2);
+        let keys: HashSet<Key> = all.iter().map(|(_, slot)| key(slot)).collect();
+        assert_eq!(keys.len(), all.len());
+        for (number, round) in all.chunks(4).enumerate() {
+            let order: Vec<usize> = round.iter().map(|(index, _)| *index).collect();
+            assert_eq!(order, sequences(&parameters, 4)[number / 20]);
+            assert!(round.iter().all(|(_, s)| s.mode == round[0].1.mode));
+        }
+        let orders: HashSet<Vec<usize>> = sequences(&parameters, 4).into_iter().collect();
+        assert!(orders.len() > 1);
     }
 }

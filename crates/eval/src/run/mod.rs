@@ -3,18 +3,21 @@
 pub mod bench;
 pub mod blocks;
 pub mod cycle;
+pub mod observe;
 pub mod pressure;
 pub mod setup;
 pub mod swap;
+pub mod together;
 pub mod watch;
 
-use crate::apps;
+use crate::apps::{self, App};
 use crate::circumstances;
 use crate::clock::{now_ns, sleep_ms};
 use crate::error::{Context, Error, Result};
-use crate::record::{self, Line, Mode, Parameters, Slot, Switch, Writer};
+use crate::record::{self, Line, Mode, Parameters, Setting, Slot, Switch, Writer};
 use crate::restore::Restorer;
-use bench::Bench;
+use bench::{Bench, Running};
+use blocks::Turn;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::HashSet;
 use std::fs::File;
@@ -35,8 +38,10 @@ pub struct Options {
     pub compressor: String,
     /// Its size.
     pub zram_bytes: u64,
-    /// Where to save the first final picture, for a person to look at.
-    pub screenshot: Option<PathBuf>,
+    /// Where to save a picture of each application after its first switch, for a person to look at: a directory.
+    pub screenshots: Option<PathBuf>,
+    /// Whether applications that are missing are installed.
+    pub installs: bool,
 }
 
 impl Options {
@@ -49,7 +54,8 @@ impl Options {
             prepage_bin: None,
             compressor: "lz4".into(),
             zram_bytes: 4 << 30,
-            screenshot: None,
+            screenshots: None,
+            installs: false,
         }
     }
 }
@@ -69,7 +75,9 @@ pub fn run(options: &Options) -> Result<()> {
         ));
     }
     let parameters = &options.parameters;
-    let app = apps::find(&parameters.app)?;
+    check(parameters)?;
+    let apps = apps::named(&parameters.apps)?;
+    apps::require(&apps, options.installs)?;
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = if options.resume && options.out.exists() {
@@ -78,13 +86,67 @@ pub fn run(options: &Options) -> Result<()> {
         Vec::new()
     };
     check_resumed(&earlier, parameters)?;
-    let mut restorer = Restorer::start()?;
-    let (mut bench, first_line) = setup::set_up(options, &app, &mut restorer)?;
-    let mut writer = Writer::open(&options.out, !earlier.is_empty())?;
-    writer.write(&Line::Run(Box::new(first_line)))?;
-    let result = measure_all(&mut bench, options, &blocks::done(&earlier), &mut writer);
-    drop(restorer);
-    result
+    let done = blocks::done(&earlier);
+    say_how_long(parameters, &apps);
+    let mut writer = None;
+    let at_once = match parameters.setting {
+        Setting::Together => apps.len(),
+        Setting::Reclaimed | Setting::Pressure => 1,
+    };
+    for some in apps.chunks(at_once) {
+        let mut left = blocks::turns(parameters, &names(some));
+        left.retain(|(_, slot)| !done.contains(&blocks::key(slot)));
+        if left.is_empty() {
+            continue;
+        }
+        let mut restorer = Restorer::start()?;
+        let (mut bench, mut running, first_line) =
+            setup::set_up(options, &apps, some, &mut restorer)?;
+        let writer = match &mut writer {
+            Some(writer) => writer,
+            none => {
+                let writer = none.insert(Writer::open(&options.out, !earlier.is_empty())?);
+                writer.write(&Line::Run(Box::new(first_line)))?;
+                writer
+            }
+        };
+        measure_all(&mut bench, &mut running, options, left, writer)?;
+    }
+    Ok(())
+}
+
+fn names(apps: &[App]) -> Vec<&'static str> {
+    apps.iter().map(|app| app.name).collect()
+}
+
+/// Says about how long a run takes that is not continued.
+fn say_how_long(parameters: &Parameters, apps: &[App]) {
+    // As on two cores with zram; a cycle of use, reclaim and switch, and a session with an application.
+    const SWITCH_S: u64 = 3;
+    const START_S: u64 = 15;
+    let of_each = match parameters.setting {
+        Setting::Together => parameters.sequences * parameters.rounds,
+        Setting::Reclaimed | Setting::Pressure => parameters.samples,
+    };
+    let of_app = u64::from(parameters.warmup) + u64::from(of_each) * parameters.modes.len() as u64;
+    let minutes = (apps.len() as u64 * (of_app * SWITCH_S + START_S)).div_ceil(60);
+    let switches = apps.len() as u64 * of_app;
+    eprintln!("{switches} switches: about {minutes} minutes, more where the machine is not quiet");
+}
+
+/// What no run can be asked for.
+fn check(parameters: &Parameters) -> Result<()> {
+    if parameters.setting != Setting::Together {
+        return Ok(());
+    }
+    let cause = if parameters.apps.len() < 2 {
+        "applications that push each other out are two at least: name them with --apps"
+    } else if parameters.modes.iter().any(|mode| mode.is_resident()) {
+        "nothing stays resident in the setting together: leave the resident modes out"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new("run", "the applications together", cause))
 }
 
 /// Waits for the end of other runs on this machine: two at once would take each other's pages and time.
@@ -120,42 +182,32 @@ fn check_resumed(earlier: &[Line], parameters: &Parameters) -> Result<()> {
 
 fn measure_all(
     bench: &mut Bench,
+    apps: &mut [Running],
     options: &Options,
-    done: &HashSet<(u32, Mode)>,
+    left: Vec<Turn>,
     writer: &mut Writer,
 ) -> Result<()> {
     let parameters = &options.parameters;
-    for block in 0..parameters.warmup {
-        let mode = if bench.service.is_some() {
-            Mode::Full
-        } else {
-            Mode::Off
-        };
-        measure_slot(
-            bench,
-            parameters,
-            Slot {
-                block,
-                order: 0,
-                mode,
-                attempt: 0,
-            },
-            writer,
-            true,
-        )?;
+    let names: Vec<&str> = apps.iter().map(|running| running.app.name).collect();
+    let mode = if bench.service.is_some() {
+        Mode::Full
+    } else {
+        Mode::Off
+    };
+    for (index, slot) in blocks::warmups(parameters, &names, mode) {
+        measure_slot(bench, &mut apps[index], parameters, slot, writer, true)?;
     }
-    let slots = blocks::slots(parameters);
-    let left: Vec<Slot> = slots
-        .into_iter()
-        .filter(|slot| !done.contains(&(slot.block, slot.mode)))
-        .collect();
+    let mut pictured = HashSet::new();
     let (start, count) = (now_ns(), left.len());
-    for (i, slot) in left.into_iter().enumerate() {
-        measure_slot(bench, parameters, slot, writer, false)?;
-        if i == 0
-            && let Some(path) = &options.screenshot
+    for (i, (index, slot)) in left.into_iter().enumerate() {
+        let running = &mut apps[index];
+        measure_slot(bench, running, parameters, slot, writer, false)?;
+        if let Some(directory) = &options.screenshots
+            && pictured.insert(index)
         {
-            bench.screen.save_ppm(path)?;
+            std::fs::create_dir_all(directory).context("make", directory.display())?;
+            let picture = directory.join(format!("{}.ppm", running.app.name));
+            bench.screen.save_ppm(&picture)?;
         }
         let per_sample_s = (now_ns() - start) as f64 / 1e9 / (i + 1) as f64;
         let left_s = per_sample_s * (count - i - 1) as f64;
@@ -167,20 +219,38 @@ fn measure_all(
     Ok(())
 }
 
-/// Measures one slot, again if the switch has to be discarded.
+/// Measures one slot, again if the switch has to be discarded. Together, no switch can be made again: its round goes on.
 fn measure_slot(
     bench: &mut Bench,
+    running: &mut Running,
     parameters: &Parameters,
     mut slot: Slot,
     writer: &mut Writer,
     warmup: bool,
 ) -> Result<()> {
+    let together = parameters.setting == Setting::Together;
     let mut tries = 0;
     while tries < ATTEMPTS_MAX && slot.attempt < STRANGERS_ATTEMPTS_MAX {
-        let (outcome, took_ns) = cycle::timed(|| cycle::measure(bench, parameters, &slot));
-        match outcome? {
+        let start = now_ns();
+        let outcome = if together {
+            together::measure(bench, running, parameters, &slot)
+        } else {
+            cycle::measure(bench, running, parameters, &slot)
+        };
+        let outcome = outcome.map_err(|error| {
+            // Without swap a limit kills applications, and what fails then is only the consequence.
+            match circumstances::swap_devices().is_empty() {
+                true => Error::new(
+                    "measure",
+                    &slot.app,
+                    format!("swap was switched off: {error}"),
+                ),
+                false => error,
+            }
+        })?;
+        match outcome {
             Ok(switch) => {
-                show(&switch, took_ns, warmup);
+                show(&switch, now_ns() - start, warmup);
                 return writer.write(&if warmup {
                     Line::Warmup(switch)
                 } else {
@@ -188,13 +258,18 @@ fn measure_slot(
                 });
             }
             Err(discarded) => {
-                eprintln!("{:>16}  discarded: {}", slot.mode.word(), discarded.reason);
-                if discarded.reason == cycle::STRANGERS_LOAD {
+                let Slot { app, mode, .. } = &slot;
+                let reason = &discarded.reason;
+                eprintln!("{app:>12} {:>16}  discarded: {reason}", mode.word());
+                if discarded.reason == observe::STRANGERS_LOAD {
                     wait_for_quiet_machine();
                 } else {
                     tries += 1;
                 }
                 writer.write(&Line::Discarded(discarded))?;
+                if together {
+                    return Ok(());
+                }
             }
         }
         slot.attempt += 1;
@@ -221,7 +296,8 @@ fn show(switch: &Switch, took_ns: u64, warmup: bool) {
     let ms = |ns: u64| ns as f64 / 1e6;
     let majflt: u64 = switch.processes.values().map(|c| c.majflt).sum();
     eprintln!(
-        "{:>16}{} first {:6.1} ms  settled {:6.1} ms  faults {majflt:6}  frames {:3}  cpu {:4.0} ms  (cycle {:.2} s: {} rounds {:.0} ms, looking {:.0} ms)",
+        "{:>12} {:>16}{} first {:6.1} ms  settled {:6.1} ms  faults {majflt:6}  frames {:3}  cpu {:4.0} ms  (cycle {:.2} s: {} rounds {:.0} ms, looking {:.0} ms)",
+        switch.slot.app,
         switch.slot.mode.word(),
         if warmup { " (warm-up)" } else { "" },
         ms(switch.t_first_frame_ns),

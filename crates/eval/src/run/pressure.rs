@@ -1,6 +1,6 @@
 //! The pressure setting: other applications push the measured one out under a shared limit, by being used.
 
-use super::bench::{Bench, Desk, group_becomes_idle, launch};
+use super::bench::{Bench, Desk, Running, group_becomes_idle, launch};
 use crate::apps::App;
 use crate::display::session::command_in;
 use crate::error::{Context, Error, Result};
@@ -76,17 +76,18 @@ impl Others {
 
     /// Uses them: a person works in the second instance for a moment, then the process goes over its working set, part
     /// by part, until the application is out. Returns how many parts that took.
-    fn work(&mut self, bench: &Bench, random: &mut Random) -> Result<u64> {
+    fn work(&mut self, bench: &Bench, running: &Running, random: &mut Random) -> Result<u64> {
         const ACTIONS: usize = 3;
         const IDLE_LIMIT_MS: u64 = 5_000;
         bench.display.activate_and_wait(self.window)?;
-        bench.type_keys(&[bench.app.answer_key])?;
+        let app = &running.app;
+        bench.type_keys(&[app.answer_key])?;
         for _ in 0..ACTIONS {
-            bench.type_keys(bench.app.contexts[random.below(bench.app.contexts.len())].keys)?;
+            bench.type_keys(app.contexts[random.below(app.contexts.len())].keys)?;
         }
         group_becomes_idle(&self.group, IDLE_LIMIT_MS);
         for part in 0..PARTS * PASSES_MAX {
-            if out_percent(&bench.app_group.residency()) >= OUT_PERCENT {
+            if out_percent(&running.group.residency()) >= OUT_PERCENT {
                 return Ok(part as u64);
             }
             self.hog.touch(part % PARTS)?;
@@ -132,17 +133,18 @@ pub fn hog(mib: u64, seed: u64) {
 /// Uses the others until the application is largely out.
 pub fn push_out(
     bench: &mut Bench,
+    running: &Running,
     random: &mut Random,
 ) -> Result<std::result::Result<State, (String, State)>> {
     let mut others = bench
         .others
         .take()
         .expect("the pressure setting has others");
-    let worked = others.work(bench, random);
+    let worked = others.work(bench, running, random);
     bench.others = Some(others);
     let rounds = worked?;
     bench.display.activate_and_wait(bench.other.window)?;
-    let mut state = reclaim::look(&bench.app_group, bench.service_group())?;
+    let mut state = reclaim::look(&running.group, bench.service_group())?;
     state.rounds = rounds;
     // A little may have come back since: its timers run.
     if out_percent(&state.group) + 5 >= OUT_PERCENT {

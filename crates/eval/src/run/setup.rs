@@ -1,7 +1,7 @@
 //! Puts the bench of a run together, each thing registered to be undone before it is done.
 
 use super::Options;
-use super::bench::{Bench, Desk, launch};
+use super::bench::{Bench, Desk, Running, launch};
 use super::pressure::Others;
 use super::swap;
 use crate::apps::{App, versions::versions};
@@ -18,6 +18,7 @@ use crate::reclaim;
 use crate::record::{FORMAT, Run, Setting};
 use crate::restore::{Restorer, Undo};
 use crate::service::{self, Service};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +31,7 @@ struct Ground {
     places: Places,
     hierarchies: Hierarchies,
     session: Group,
-    app: Group,
+    shared: Group,
 }
 
 impl Ground {
@@ -51,9 +52,8 @@ impl Ground {
         let hierarchies = Hierarchies::find()?;
         restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
         let session = Group::create(&hierarchies, &format!("{name}/session"))?;
-        // The application, its competitors and the service share one limit; display and instruments do not.
+        // The applications, their competitors and the service share one limit; display and instruments do not.
         let shared = Group::create(&hierarchies, &format!("{name}/shared"))?;
-        let app = Group::create(&hierarchies, &format!("{name}/shared/app"))?;
         if let Some(limit) = options.parameters.limit_bytes {
             shared.set_limit_bytes(limit)?;
         }
@@ -62,7 +62,7 @@ impl Ground {
             places,
             hierarchies,
             session,
-            app,
+            shared,
         })
     }
 
@@ -71,11 +71,17 @@ impl Ground {
     }
 }
 
-/// Starts everything and says under which circumstances.
-pub fn set_up(options: &Options, app: &App, restorer: &mut Restorer) -> Result<(Bench, Run)> {
+/// Starts the session and these applications, and says under which circumstances; `all` are those of the whole run.
+pub fn set_up(
+    options: &Options,
+    all: &[App],
+    apps: &[App],
+    restorer: &mut Restorer,
+) -> Result<(Bench, Vec<Running>, Run)> {
     let ground = Ground::lay(options, restorer)?;
-    eprintln!("starting the session and {} ...", app.name);
-    let mut versions = versions(app);
+    let names: Vec<&str> = apps.iter().map(|app| app.name).collect();
+    eprintln!("starting the session and {} ...", names.join(", "));
+    let mut versions = versions(all, &ground.places.home());
     let session = Session::start(&ground.places, &ground.session)?;
     let display = Display::connect(&session.display)?;
     let desk = Desk {
@@ -86,63 +92,85 @@ pub fn set_up(options: &Options, app: &App, restorer: &mut Restorer) -> Result<(
     let keyboard = Keyboard::of(&display.connection, display.root)?;
     let screen = Screen::open(&ground.places.framebuffer())?;
     let other = OtherWindow::open(&display)?;
-    // Whatever is cached already is charged to somebody else and would not go when the application is reclaimed.
+    // Whatever is cached already is charged to somebody else and would not go when an application is reclaimed.
     reclaim::drop_page_cache()?;
-    let (process, window) = launch(app, "measured", options.parameters.seed, &desk, &ground.app)?;
-    let others = start_others(options, app, &ground, &desk)?;
-    let service = start_service(options, &ground, &session)?;
+    let mut running = apps
+        .iter()
+        .map(|app| start_app(options, app, &ground, &desk))
+        .collect::<Result<Vec<_>>>()?;
+    let others = start_others(options, apps, &ground, &desk)?;
+    let service = start_service(options, &ground, &session, &mut running)?;
     if let Some(service) = &service {
         versions.insert("prepage".into(), service.version());
     }
-    let machine = circumstances::machine(&ground.hierarchies, &ground.places.disk);
-    let time_unix_s = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
-    let parameters = options.parameters.clone();
-    let run = Run {
-        format: FORMAT,
-        time_unix_s,
-        parameters,
-        machine,
-        versions,
-    };
-    let mut held = session.processes;
-    held.push(process);
+    let run = circumstances_of(options, &ground, versions);
     let bench = Bench {
-        app: *app,
-        app_group: ground.app,
+        shared_group: ground.shared,
         session_group: ground.session,
         display,
         keyboard,
         screen,
         other,
-        window,
-        roles: Roles::default(),
         session_roles: Roles::default(),
         service,
         cores: run.machine.cores,
         others,
-        _held: held,
+        _held: session.processes,
     };
-    bench.focus_content()?;
-    Ok((bench, run))
+    for app in &running {
+        bench.focus_content(app)?;
+    }
+    Ok((bench, running, run))
 }
 
+fn circumstances_of(options: &Options, ground: &Ground, versions: BTreeMap<String, String>) -> Run {
+    let time_unix_s = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    Run {
+        format: FORMAT,
+        time_unix_s,
+        parameters: options.parameters.clone(),
+        machine: circumstances::machine(&ground.hierarchies, &ground.places.disk),
+        versions,
+    }
+}
+
+fn start_app(options: &Options, app: &App, ground: &Ground, desk: &Desk<'_>) -> Result<Running> {
+    let group = ground.sharing_group(app.name)?;
+    let (process, window) = launch(app, "measured", options.parameters.seed, desk, &group)?;
+    Ok(Running {
+        app: *app,
+        group,
+        window,
+        roles: Roles::default(),
+        tracked_as: String::new(),
+        left: None,
+        _process: process,
+    })
+}
+
+/// In the pressure setting, the others; only one application is measured there at a time.
 fn start_others(
     options: &Options,
-    app: &App,
+    apps: &[App],
     ground: &Ground,
     desk: &Desk<'_>,
 ) -> Result<Option<Others>> {
-    if options.parameters.setting == Setting::Reclaimed {
+    if options.parameters.setting != Setting::Pressure {
         return Ok(None);
     }
     let group = ground.sharing_group("others")?;
     let hog_mib = options.parameters.hog_mib.unwrap_or(0);
-    Others::start(app, options.parameters.seed, hog_mib, desk, group).map(Some)
+    Others::start(&apps[0], options.parameters.seed, hog_mib, desk, group).map(Some)
 }
 
-fn start_service(options: &Options, ground: &Ground, session: &Session) -> Result<Option<Service>> {
+fn start_service(
+    options: &Options,
+    ground: &Ground,
+    session: &Session,
+    apps: &mut [Running],
+) -> Result<Option<Service>> {
     if !options
         .parameters
         .modes
@@ -159,6 +187,8 @@ fn start_service(options: &Options, ground: &Ground, session: &Session) -> Resul
     let config = options.parameters.prepage_config.as_deref();
     let config = config.unwrap_or_default();
     let service = Service::start(&directory, &ground.places, session, group, config)?;
-    service.track(&ground.app)?;
+    for app in apps {
+        app.tracked_as = service.track(&app.group)?;
+    }
     Ok(Some(service))
 }

@@ -1,6 +1,6 @@
 //! Watches one switch: from asking for the activation to the final picture.
 
-use super::bench::Bench;
+use super::bench::{Bench, Running};
 use crate::clock::now_ns;
 use crate::display::windows::Change;
 use crate::error::Result;
@@ -36,17 +36,18 @@ const FRAMES_MAX: usize = 1000;
 /// `left` is the application's picture when it was left.
 pub fn watch(
     bench: &mut Bench,
+    running: &Running,
     left: &Tiles,
     before: &Reading,
     quiet_ms: u64,
     cap_ms: u64,
 ) -> Result<Watched> {
-    let code = bench.keyboard.code(bench.app.answer_key)?;
+    let chord = bench.keyboard.chord(running.app.answer_key)?;
     let (quiet_ns, cap_ns) = (quiet_ms * 1_000_000, cap_ms * 1_000_000);
     bench.display.forget_changes()?;
-    let (cpu_before_us, majflt_before) = (bench.app_group.cpu_us(), majflt(before));
+    let (cpu_before_us, majflt_before) = (running.group.cpu_us(), majflt(before));
     let t0_ns = now_ns();
-    bench.display.activate(bench.window)?;
+    bench.display.activate(running.window)?;
     let mut seen = Watched {
         t0_ns,
         t_active_ns: None,
@@ -74,16 +75,16 @@ pub fn watch(
                 let frame = Frame {
                     t_ns: last_ns - t0_ns,
                     tiles,
-                    cpu_us: bench.app_group.cpu_us().saturating_sub(cpu_before_us),
+                    cpu_us: running.group.cpu_us().saturating_sub(cpu_before_us),
                     majflt: majflt_now(before).saturating_sub(majflt_before),
                 };
                 push(&mut seen.frames, frame);
             }
             Some(Change::Active)
-                if seen.t_key_ns.is_none() && bench.display.active()? == bench.window =>
+                if seen.t_key_ns.is_none() && bench.display.active()? == running.window =>
             {
                 seen.t_active_ns = Some(now_ns() - t0_ns);
-                bench.keyboard.press(&bench.display.connection, code)?;
+                bench.keyboard.press(&bench.display.connection, &chord)?;
                 last_ns = now_ns();
                 seen.t_key_ns = Some(last_ns - t0_ns);
             }

@@ -22,30 +22,53 @@ pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
     }
 }
 
-/// One mode against off, and where it lies between off and resident.
+/// One mode against off, and where it lies between off and resident. Blocks are drawn whole: what made a block slow made
+/// all of its modes slow.
 pub fn comparison(switches: &Switches, mode: Mode) -> Comparison {
+    let (pairs, triples) = (pairs(switches, mode), triples(switches, mode));
+    let ratio = |value: fn(&Switch) -> f64| {
+        bootstrap(pairs.len(), |drawn| {
+            ratio_to_off(&pairs, drawn, mode, value)
+        })
+    };
     Comparison {
         mode,
-        ratio_to_off: median_ratio(&switches.blocks(&[mode, Mode::Off]), mode, settled_ms),
-        first_frame_ratio_to_off: median_ratio(
-            &switches.blocks(&[mode, Mode::Off]),
-            mode,
-            first_frame_ms,
-        ),
-        gap_closed: gap_closed(switches, mode),
+        ratio_to_off: ratio(settled_ms),
+        first_frame_ratio_to_off: ratio(first_frame_ms),
+        gap_closed: if mode.is_resident() {
+            None
+        } else {
+            bootstrap(triples.len(), |drawn| gap_closed(&triples, drawn, mode))
+        },
     }
 }
 
-fn median_ratio(
+/// The blocks by which a mode is compared with off.
+pub fn pairs(switches: &Switches, mode: Mode) -> Vec<Block<'_>> {
+    switches.blocks(&[mode, Mode::Off])
+}
+
+/// The blocks by which a mode is placed between off and resident.
+pub fn triples(switches: &Switches, mode: Mode) -> Vec<Block<'_>> {
+    switches.blocks(&[Mode::Off, Mode::Resident, mode])
+}
+
+/// The median of the drawn blocks' ratios of a mode to off.
+pub fn ratio_to_off(
     blocks: &[Block<'_>],
+    drawn: &[usize],
     mode: Mode,
     value: impl Fn(&Switch) -> f64,
-) -> Option<Estimate> {
-    let ratios: Vec<f64> = blocks
-        .iter()
-        .map(|b| value(b[&mode]) / value(b[&Mode::Off]))
-        .collect();
-    median_estimate(&ratios)
+) -> Option<f64> {
+    let ratio = |b: &Block<'_>| value(b[&mode]) / value(b[&Mode::Off]);
+    let ratios: Vec<f64> = drawn.iter().map(|&i| ratio(&blocks[i])).collect();
+    median(&ratios)
+}
+
+/// (off - mode) / (off - resident), of medians over the drawn blocks.
+pub fn gap_closed(blocks: &[Block<'_>], drawn: &[usize], mode: Mode) -> Option<f64> {
+    let of = |mode| median_over(blocks, drawn, mode, settled_ms);
+    share_of_gap(of(Mode::Off)?, of(mode)?, of(Mode::Resident)?)
 }
 
 /// The median of one number over drawn blocks.
@@ -57,18 +80,6 @@ fn median_over(
 ) -> Option<f64> {
     let values: Vec<f64> = drawn.iter().map(|&i| value(blocks[i][&mode])).collect();
     median(&values)
-}
-
-fn gap_closed(switches: &Switches, mode: Mode) -> Option<Estimate> {
-    if mode.is_resident() {
-        return None;
-    }
-    // Blocks are drawn whole: what made a block slow made all of its modes slow.
-    let blocks = switches.blocks(&[Mode::Off, Mode::Resident, mode]);
-    bootstrap(blocks.len(), |drawn| {
-        let of = |mode| median_over(&blocks, drawn, mode, settled_ms);
-        share_of_gap(of(Mode::Off)?, of(mode)?, of(Mode::Resident)?)
-    })
 }
 
 fn share_of_gap(off: f64, mode: f64, resident: f64) -> Option<f64> {
@@ -241,7 +252,7 @@ mod tests {
                 lines.push(Line::Sample(Box::new(sample)));
             }
         }
-        Switches::of(lines)
+        Switches::by_app(lines).remove(0)
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! `study`: derives every number from the records alone.
 
 pub mod measures;
+pub mod overall;
 pub mod switches;
 pub mod text;
 
 use crate::error::Result;
 use crate::record::{self, Mode, Run};
 use crate::statistics::Estimate;
+use overall::Overall;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +16,18 @@ use switches::Switches;
 
 /// Everything that one record says.
 #[derive(Clone, Debug, Serialize)]
+pub struct Studies {
+    /// Of each application by itself.
+    pub apps: Vec<Study>,
+    /// Of all of them, a row for each mode but off, where there are several.
+    pub overall: Vec<Overall>,
+}
+
+/// Everything that one record says of one application.
+#[derive(Clone, Debug, Serialize)]
 pub struct Study {
+    /// The application.
+    pub app: String,
     /// The circumstances.
     pub run: Run,
     /// One row a mode, in the order of [`Mode`].
@@ -107,15 +120,23 @@ pub struct CostRow {
 }
 
 /// Studies one record.
-pub fn study(path: &Path) -> Result<Study> {
-    let switches = Switches::of(record::read(path)?);
-    Ok(study_switches(&switches))
+pub fn study(path: &Path) -> Result<Studies> {
+    Ok(study_apps(&Switches::by_app(record::read(path)?)))
 }
 
-/// Studies the switches of one record.
+/// Studies the applications of one record.
+pub fn study_apps(apps: &[Switches]) -> Studies {
+    Studies {
+        apps: apps.iter().map(study_switches).collect(),
+        overall: overall::overall(apps),
+    }
+}
+
+/// Studies the switches of one application.
 pub fn study_switches(switches: &Switches) -> Study {
     let modes = switches.modes();
     Study {
+        app: switches.app.clone(),
         run: switches.run.clone(),
         modes: modes
             .iter()

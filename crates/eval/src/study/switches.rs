@@ -4,11 +4,13 @@ use crate::record::{Line, Mode, Run, Switch};
 use crate::settle::FrameRecord;
 use std::collections::BTreeMap;
 
-/// The samples of a record.
+/// The samples of one application in a record.
 #[derive(Clone, Debug)]
 pub struct Switches {
     /// The circumstances.
     pub run: Run,
+    /// The application.
+    pub app: String,
     /// In the order in which they were measured.
     pub samples: Vec<Switch>,
     /// How many switches prepage learned from first.
@@ -21,31 +23,53 @@ pub struct Switches {
 pub type Block<'a> = BTreeMap<Mode, &'a Switch>;
 
 impl Switches {
-    /// Sorts the lines of a record, whose first line is its circumstances.
-    pub fn of(lines: Vec<Line>) -> Self {
+    /// Sorts the lines of a record, whose first line is its circumstances, by application. Those of which there is no
+    /// line are left out.
+    pub fn by_app(lines: Vec<Line>) -> Vec<Self> {
         let mut lines = lines.into_iter();
         let Some(Line::Run(run)) = lines.next() else {
             panic!("a record begins with its circumstances")
         };
-        let mut sorted = Self {
-            run: *run,
+        let mut found: Vec<Self> = Vec::new();
+        for line in lines {
+            let app = match &line {
+                Line::Sample(switch) | Line::Warmup(switch) => &switch.slot.app,
+                Line::Discarded(discarded) => &discarded.slot.app,
+                Line::Run(_) => continue,
+            };
+            let at = found.iter().position(|s| s.app == *app);
+            let at = at.unwrap_or_else(|| {
+                found.push(Self::empty(&run, app));
+                found.len() - 1
+            });
+            found[at].add(line);
+        }
+        let place = |s: &Self| run.parameters.apps.iter().position(|app| *app == s.app);
+        found.sort_by_key(place);
+        found
+    }
+
+    fn empty(run: &Run, app: &str) -> Self {
+        Self {
+            run: run.clone(),
+            app: app.to_owned(),
             samples: Vec::new(),
             warmups: 0,
             discarded: BTreeMap::new(),
-        };
-        for line in lines {
-            match line {
-                Line::Sample(switch) => sorted.samples.push(*switch),
-                Line::Warmup(_) => sorted.warmups += 1,
-                // Two readings of one cause differ in their numbers only.
-                Line::Discarded(d) => {
-                    let reason = d.reason.split(':').next().unwrap_or_default().to_owned();
-                    *sorted.discarded.entry(reason).or_default() += 1;
-                }
-                Line::Run(_) => {}
-            }
         }
-        sorted
+    }
+
+    fn add(&mut self, line: Line) {
+        match line {
+            Line::Sample(switch) => self.samples.push(*switch),
+            Line::Warmup(_) => self.warmups += 1,
+            // Two readings of one cause differ in their numbers only.
+            Line::Discarded(d) => {
+                let reason = d.reason.split(':').next().unwrap_or_default().to_owned();
+                *self.discarded.entry(reason).or_default() += 1;
+            }
+            Line::Run(_) => {}
+        }
     }
 
     /// The modes that were measured.
@@ -122,7 +146,26 @@ pub fn of_prepage(switch: &Switch, path: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::switch;
+    use crate::record::tests::{run, switch};
+
+    #[test]
+    fn samples_are_sorted_by_application_in_the_order_of_the_run() {
+        let mut circumstances = run(&[Mode::Off]);
+        circumstances.parameters.apps = ["gimp", "evince", "chromium"].map(String::from).into();
+        let mut of_gimp = switch(0, Mode::Off, 1.0);
+        of_gimp.slot.app = "gimp".into();
+        let all = Switches::by_app(vec![
+            Line::Run(Box::new(circumstances)),
+            Line::Warmup(Box::new(switch(0, Mode::Off, 1.0))),
+            Line::Sample(Box::new(switch(0, Mode::Off, 1.0))),
+            Line::Sample(Box::new(of_gimp)),
+        ]);
+        let found: Vec<(&str, usize, usize)> = all
+            .iter()
+            .map(|s| (s.app.as_str(), s.samples.len(), s.warmups))
+            .collect();
+        assert_eq!(found, [("gimp", 1, 0), ("chromium", 1, 1)]);
+    }
 
     #[test]
     fn numbers_of_prepage_by_path() {

@@ -1,6 +1,7 @@
 //! A study as a small table of text.
 
-use super::Study;
+use super::overall::LOSS_MAX;
+use super::{Studies, Study};
 use crate::record::{Mode, Setting};
 use crate::statistics::Estimate;
 use std::fmt::Write;
@@ -35,6 +36,7 @@ pub fn setting_words(setting: Setting) -> &'static str {
     match setting {
         Setting::Reclaimed => "everything swapped out and dropped",
         Setting::Pressure => "pushed out by other applications under a shared limit",
+        Setting::Together => "all applications at once under a shared limit",
     }
 }
 
@@ -70,12 +72,24 @@ pub fn cells(words: &[&str]) -> Vec<String> {
     words.iter().map(|w| w.to_string()).collect()
 }
 
-/// The whole study.
-pub fn show(study: &Study) -> String {
+/// The studies of one record: of each application, then of all.
+pub fn show(studies: &Studies) -> String {
+    let mut parts: Vec<String> = studies.apps.iter().map(show_app).collect();
+    if !studies.overall.is_empty() {
+        parts.push(format!(
+            "every application against off\n{}\nall applications, each counted alike\n{}",
+            table(&app_rows(studies)),
+            table(&overall_rows(studies))
+        ));
+    }
+    parts.join("\n")
+}
+
+fn show_app(study: &Study) -> String {
     let p = &study.run.parameters;
     let mut out = format!(
         "{}: {} (seed {}); medians with 95 % intervals\n",
-        p.app,
+        study.app,
         setting_words(p.setting),
         p.seed
     );
@@ -165,6 +179,56 @@ pub fn comparison_rows(study: &Study) -> Vec<Vec<String>> {
             interval(c.ratio_to_off, 2),
             interval(c.first_frame_ratio_to_off, 2),
             percent(c.gap_closed),
+        ]);
+    }
+    rows
+}
+
+/// A row for each application and each mode that helps.
+pub fn app_rows(studies: &Studies) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&[
+        "application",
+        "mode",
+        "off ms",
+        "ms",
+        "pairs",
+        "settled, ratio",
+        "gap closed",
+    ])];
+    for study in &studies.apps {
+        let settled = |mode| {
+            let row = study.modes.iter().find(|row| row.mode == mode);
+            interval(row.and_then(|row| row.settled_ms), 0)
+        };
+        for c in study.comparisons.iter().filter(|c| !c.mode.is_resident()) {
+            rows.push(vec![
+                study.app.clone(),
+                c.mode.word().into(),
+                settled(Mode::Off),
+                settled(c.mode),
+                c.ratio_to_off.map_or(0, |e| e.n).to_string(),
+                interval(c.ratio_to_off, 2),
+                percent(c.gap_closed),
+            ]);
+        }
+    }
+    rows
+}
+
+/// A row for each mode, over all applications.
+pub fn overall_rows(studies: &Studies) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&["mode", "mean ratio", "mean gap closed", "faster"])];
+    rows[0].push(format!("no loss of {:.0} %", 100.0 * LOSS_MAX));
+    rows[0].push("slower".into());
+    for o in &studies.overall {
+        let of_apps = |count: usize| format!("{count} of {}", o.apps);
+        rows.push(vec![
+            o.mode.word().into(),
+            interval(o.ratio_to_off, 2),
+            percent(o.gap_closed),
+            of_apps(o.faster),
+            of_apps(o.not_slower),
+            of_apps(o.slower),
         ]);
     }
     rows

@@ -1,0 +1,98 @@
+//! Debian's packages: whether a program is there, its package's version, and how what is missing is installed.
+
+use crate::error::{Context, Error, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where measured programs are looked for, and found by those that launch them.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
+
+/// A program that is needed, and the packages that bring it.
+#[derive(Clone, Copy, Debug)]
+pub struct Needed {
+    /// The executable.
+    pub executable: &'static str,
+    /// The packages.
+    pub packages: &'static [&'static str],
+}
+
+/// Where an executable is, in [`PATH`].
+pub fn locate(executable: &str) -> Option<PathBuf> {
+    PATH.split(':')
+        .map(|directory| Path::new(directory).join(executable))
+        .find(|path| path.is_file())
+}
+
+/// The packages of the programs that are not there.
+pub fn missing(needed: &[Needed]) -> Vec<&'static str> {
+    let absent = needed.iter().filter(|n| locate(n.executable).is_none());
+    absent.flat_map(|n| n.packages.iter().copied()).collect()
+}
+
+/// What a person is told of packages that are missing.
+pub fn how_to_install(missing: &[&str]) -> String {
+    format!(
+        "not installed: apt-get install --no-install-recommends {} (or --install)",
+        missing.join(" ")
+    )
+}
+
+/// Installs packages by apt-get. Nothing is run where there are none.
+///
+/// # Errors
+/// Where apt-get cannot be run or fails.
+pub fn install(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    eprintln!("installing {} ...", packages.join(" "));
+    let apt = |arguments: &[&str]| {
+        let status = Command::new("apt-get")
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdout(Stdio::null())
+            .status();
+        match status.context("run", "apt-get")? {
+            status if status.success() => Ok(()),
+            status => Err(Error::new("run", "apt-get", status)),
+        }
+    };
+    apt(&["update", "-qq"])?;
+    let install = ["install", "-y", "-qq", "--no-install-recommends"];
+    apt(&[&install[..], packages].concat())
+}
+
+/// The installed version of a package; `None` if it is not installed.
+pub fn version(package: &str) -> Option<String> {
+    let query = ["-W", "-f=${Version}", package];
+    let output = Command::new("dpkg-query").args(query).output().ok()?;
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    (!version.is_empty()).then_some(version)
+}
+
+/// These packages with their versions, those that are installed.
+pub fn versions(packages: &[&str]) -> BTreeMap<String, String> {
+    let version = |package: &&str| Some((package.to_string(), version(package)?));
+    packages.iter().filter_map(version).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_names_its_packages() {
+        let absent = Needed {
+            executable: "no such program",
+            packages: &["some-package"],
+        };
+        let there = Needed {
+            executable: "sh",
+            packages: &["dash"],
+        };
+        let missing = missing(&[absent, there]);
+        assert_eq!(missing, ["some-package"]);
+        assert!(how_to_install(&missing).contains("recommends some-package"));
+    }
+}

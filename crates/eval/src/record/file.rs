@@ -1,0 +1,169 @@
+//! Writes and reads records: the only place that does.
+
+use super::{FORMAT, Line};
+use crate::error::{Context, Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// The file that a run writes.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+}
+
+impl Writer {
+    /// Makes a new file, or with `append` continues one; a last line that was cut off is dropped.
+    pub fn open(path: &Path, append: bool) -> Result<Self> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(!append)
+            .open(path)
+            .context("open", path.display())?;
+        if append {
+            let whole = whole_lines_bytes(&file).context("read", path.display())?;
+            file.set_len(whole).context("cut", path.display())?;
+            file.seek(SeekFrom::End(0))
+                .context("seek in", path.display())?;
+        }
+        Ok(Self { file })
+    }
+
+    /// Writes one line at once: an interruption leaves at most one line cut off.
+    pub fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_string(line).context("encode", "record")?;
+        text.push('\n');
+        self.file
+            .write_all(text.as_bytes())
+            .context("write", "record")
+    }
+}
+
+fn whole_lines_bytes(mut file: &File) -> std::io::Result<u64> {
+    let mut whole = 0;
+    let mut line = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    let mut reader = BufReader::new(file);
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        if line.ends_with(b"\n") {
+            whole += line.len() as u64;
+        }
+        line.clear();
+    }
+    Ok(whole)
+}
+
+/// Reads a record of switches.
+pub fn read(path: &Path) -> Result<Vec<Line>> {
+    let mut lines: Vec<Line> = read_values(path)?;
+    check_first(&lines).map_err(|cause| Error::new("read", path.display(), cause))?;
+    name_application(&mut lines);
+    Ok(lines)
+}
+
+/// Before there were several applications, a line did not say which one it is of: that of the run.
+fn name_application(lines: &mut [Line]) {
+    let Some((Line::Run(run), switches)) = lines.split_first_mut() else {
+        return;
+    };
+    let [only] = run.parameters.apps.as_slice() else {
+        return;
+    };
+    for line in switches {
+        let slot = match line {
+            Line::Sample(switch) | Line::Warmup(switch) => &mut switch.slot,
+            Line::Discarded(discarded) => &mut discarded.slot,
+            Line::Run(_) => continue,
+        };
+        if slot.app.is_empty() {
+            slot.app.clone_from(only);
+        }
+    }
+}
+
+/// Reads the lines of a record of any kind. A last line that was cut off is ignored; any other bad line is an error.
+pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+    let file = File::open(path).context("open", path.display())?;
+    let texts: Vec<String> = BufReader::new(file)
+        .lines()
+        .collect::<std::io::Result<_>>()
+        .context("read", path.display())?;
+    parse(&texts).map_err(|(number, cause)| {
+        Error::new("read", format!("{}:{number}", path.display()), cause)
+    })
+}
+
+/// Whether a record is one of launches, by the kind of its first line.
+pub fn is_of_launches(path: &Path) -> Result<bool> {
+    let file = File::open(path).context("open", path.display())?;
+    let mut first = String::new();
+    BufReader::new(file)
+        .read_line(&mut first)
+        .context("read", path.display())?;
+    let line: Option<serde_json::Value> = serde_json::from_str(&first).ok();
+    Ok(line.is_some_and(|line| line["kind"] == "launches"))
+}
+
+fn parse<T: DeserializeOwned>(texts: &[String]) -> std::result::Result<Vec<T>, (usize, String)> {
+    let mut lines = Vec::with_capacity(texts.len());
+    for (i, text) in texts.iter().enumerate() {
+        match serde_json::from_str(text) {
+            Ok(line) => lines.push(line),
+            Err(_) if i + 1 == texts.len() && i > 0 => {}
+            Err(e) => return Err((i + 1, e.to_string())),
+        }
+    }
+    Ok(lines)
+}
+
+fn check_first(lines: &[Line]) -> std::result::Result<(), String> {
+    match lines.first() {
+        Some(Line::Run(run)) if run.format == FORMAT => Ok(()),
+        Some(Line::Run(run)) => Err(format!(
+            "format {}; this program reads {FORMAT}",
+            run.format
+        )),
+        _ => Err("the first line does not hold the circumstances of a run".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Mode;
+    use super::super::tests::{run, switch};
+    use super::*;
+
+    #[test]
+    fn only_the_last_line_may_be_cut_off() {
+        let first = serde_json::to_string(&Line::Run(Box::new(run(&[Mode::Off])))).unwrap();
+        let sample =
+            serde_json::to_string(&Line::Sample(Box::new(switch(0, Mode::Off, 1.0)))).unwrap();
+        let cut = sample[..40].to_owned();
+        let parse = parse::<Line>;
+        let lines = parse(&[first.clone(), sample.clone(), cut.clone()]).unwrap();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(
+            parse(&[first.clone(), cut, sample.clone()]).unwrap_err().0,
+            2
+        );
+        assert!(check_first(&parse(&[sample]).unwrap()).is_err());
+        let other = parse(&[first.replace("\"format\":1", "\"format\":9")]).unwrap();
+        assert!(check_first(&other).unwrap_err().contains("format 9"));
+    }
+
+    #[test]
+    fn lines_that_name_no_application_are_of_the_runs_only_one() {
+        let mut nameless = switch(0, Mode::Off, 1.0);
+        nameless.slot.app.clear();
+        let mut lines = vec![
+            Line::Run(Box::new(run(&[Mode::Off]))),
+            Line::Sample(Box::new(nameless)),
+        ];
+        name_application(&mut lines);
+        assert_eq!(lines[1], Line::Sample(Box::new(switch(0, Mode::Off, 1.0))));
+    }
+}

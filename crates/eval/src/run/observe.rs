@@ -1,0 +1,200 @@
+//! One observed switch: what was seen, and everything that is counted around it.
+
+use super::bench::{Bench, Running};
+use super::watch::{Watched, watch};
+use crate::circumstances::{load, system_counters};
+use crate::clock::process_cpu_us;
+use crate::error::Result;
+use crate::group::Group;
+use crate::processes::{ByRole, Reading};
+use crate::reclaim::State;
+use crate::record::{Discarded, Parameters, Slot, Switch};
+use crate::settle::{Settled, settle};
+use crate::tiles::Tiles;
+use std::collections::BTreeMap;
+
+/// The reason of a sample during which somebody else used the machine.
+pub const STRANGERS_LOAD: &str = "a stranger's load";
+
+/// What became of a slot.
+pub type Outcome = std::result::Result<Box<Switch>, Box<Discarded>>;
+
+/// An application that was used and left, and whose memory is as it is to be.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What was done in it.
+    pub context: Vec<String>,
+    /// Its picture when it was left.
+    pub left: Tiles,
+    /// The verified state.
+    pub state: State,
+}
+
+/// A slot whose switch is not to be used.
+pub fn discarded(slot: &Slot, reason: &str, state: State) -> Outcome {
+    Err(Box::new(Discarded {
+        slot: slot.clone(),
+        reason: reason.to_owned(),
+        state: Some(state),
+    }))
+}
+
+/// Switches to a prepared application and records everything.
+pub fn observe(
+    bench: &mut Bench,
+    running: &mut Running,
+    parameters: &Parameters,
+    slot: &Slot,
+    prepared: Prepared,
+) -> Result<Outcome> {
+    let Prepared {
+        context,
+        left,
+        state,
+    } = prepared;
+    let before = bench.screen.tiles()?;
+    let counted = Counted::read(bench, running);
+    let seen = watch(
+        bench,
+        running,
+        &left,
+        &counted.app,
+        parameters.quiet_ms,
+        parameters.cap_ms,
+    )?;
+    let difference = Counted::read(bench, running).since(&counted, bench, running);
+    let settled = settle(&before, &seen.frames);
+    if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
+        return Ok(discarded(slot, reason, state));
+    }
+    let prepage = match &mut bench.service {
+        Some(service) => service.new_switches(slot.mode, &running.tracked_as)?,
+        None => Vec::new(),
+    };
+    let answer_tiles = seen
+        .frames
+        .last()
+        .map_or(0, |last| last.tiles.differing(&left));
+    let (t_first_frame_ns, t_settled_ns) = reached(&seen, &settled);
+    Ok(Ok(Box::new(Switch {
+        slot: slot.clone(),
+        t0_monotonic_ns: seen.t0_ns,
+        t_active_ns: seen.t_active_ns.unwrap_or_default(),
+        t_key_ns: seen.t_key_ns.unwrap_or_default(),
+        t_first_frame_ns,
+        t_settled_ns,
+        t_end_ns: seen.t_end_ns,
+        capped: seen.capped,
+        tiles: before.count(),
+        answer_tiles,
+        frames: settled.frames,
+        context,
+        state,
+        processes: difference.processes,
+        session: difference.session,
+        app_cpu_us: difference.app_cpu_us,
+        service_cpu_us: difference.service_cpu_us,
+        stalled_us: difference.stalled_us,
+        system: difference.system,
+        group_after: running.group.residency(),
+        prepage,
+    })))
+}
+
+/// The times of the first frame and of the settled picture. What is not reached when the cap ends the watching took at
+/// least so long.
+fn reached(seen: &Watched, settled: &Settled) -> (u64, u64) {
+    match (settled.t_first_frame_ns, settled.t_settled_ns) {
+        (first, Some(stays)) if !seen.capped => (first.unwrap_or(stays), stays),
+        (first, _) => (first.unwrap_or(seen.t_end_ns), seen.t_end_ns),
+    }
+}
+
+/// Why a switch that was watched says nothing, if so. One that is merely slow is never discarded: that would favour
+/// whatever made it slow.
+fn why_unusable(
+    seen: &Watched,
+    difference: &Difference,
+    cores: u64,
+    parameters: &Parameters,
+) -> Option<&'static str> {
+    let window_ms = seen.t_end_ns as f64 / 1e6 * cores as f64;
+    let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0;
+    if seen.t_active_ns.is_none() {
+        Some("the window never became active")
+    } else if difference.system["strangers_ms"] > strangers_ms_max {
+        Some(STRANGERS_LOAD)
+    } else {
+        None
+    }
+}
+
+/// Everything that is counted before and after.
+struct Counted {
+    app: Reading,
+    session: Reading,
+    app_cpu_us: u64,
+    service_cpu_us: u64,
+    /// Of everyone who takes part in the measurement, this program included.
+    own_cpu_us: u64,
+    stalled_us: BTreeMap<String, u64>,
+    system: BTreeMap<String, f64>,
+    load: f64,
+}
+
+/// The difference of two readings.
+struct Difference {
+    processes: ByRole,
+    session: ByRole,
+    app_cpu_us: u64,
+    service_cpu_us: u64,
+    stalled_us: BTreeMap<String, u64>,
+    system: BTreeMap<String, f64>,
+}
+
+impl Counted {
+    fn read(bench: &mut Bench, running: &mut Running) -> Self {
+        let own_cpu_us =
+            bench.shared_group.cpu_us() + bench.session_group.cpu_us() + process_cpu_us();
+        let stalled =
+            |resource: &str| Some((resource.to_owned(), running.group.stalled_us(resource)?));
+        Self {
+            app: running.roles.read(&running.group.pids()),
+            session: bench.session_roles.read(&bench.session_group.pids()),
+            app_cpu_us: running.group.cpu_us(),
+            service_cpu_us: bench.service_group().map_or(0, Group::cpu_us),
+            own_cpu_us,
+            stalled_us: ["cpu", "memory", "io"]
+                .into_iter()
+                .filter_map(stalled)
+                .collect(),
+            system: system_counters(),
+            load: load(),
+        }
+    }
+
+    fn since(&self, before: &Self, bench: &Bench, running: &Running) -> Difference {
+        let mut system: BTreeMap<String, f64> = self
+            .system
+            .iter()
+            .map(|(name, now)| (name.clone(), now - before.system.get(name).unwrap_or(&0.0)))
+            .collect();
+        system.insert("load".into(), before.load);
+        let own_ms = self.own_cpu_us.saturating_sub(before.own_cpu_us) as f64 / 1e3;
+        system.insert("strangers_ms".into(), (system["busy_ms"] - own_ms).max(0.0));
+        let waited = |(name, now): (&String, &u64)| {
+            let then = before.stalled_us.get(name).copied().unwrap_or(0);
+            (name.clone(), now.saturating_sub(then))
+        };
+        Difference {
+            processes: running.roles.difference(&before.app, &self.app),
+            session: bench
+                .session_roles
+                .difference(&before.session, &self.session),
+            app_cpu_us: self.app_cpu_us.saturating_sub(before.app_cpu_us),
+            service_cpu_us: self.service_cpu_us.saturating_sub(before.service_cpu_us),
+            stalled_us: self.stalled_us.iter().map(waited).collect(),
+            system,
+        }
+    }
+}

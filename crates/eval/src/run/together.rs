@@ -1,0 +1,49 @@
+//! The setting together: every application runs at once below one limit, and a person goes from one to the next. What is
+//! out of memory when its turn comes is what using the others has pushed out.
+
+use super::bench::{Bench, Left, Running};
+use super::cycle::change_context;
+use super::observe::{Outcome, Prepared, observe};
+use crate::error::Result;
+use crate::reclaim;
+use crate::record::{Parameters, Slot};
+
+/// Switches to an application from the one before, then uses it. prepage stays in the slot's mode throughout.
+pub fn measure(
+    bench: &mut Bench,
+    running: &mut Running,
+    parameters: &Parameters,
+    slot: &Slot,
+) -> Result<Outcome> {
+    let Left { picture, context } = match running.left.take() {
+        Some(left) => left,
+        None => use_it(bench, running, parameters.seed, slot)?,
+    };
+    if bench.display.active()? == running.window {
+        // One sequence ended with it, and the next begins with it.
+        bench.display.activate_and_wait(bench.other.window)?;
+    }
+    if let Some(service) = &mut bench.service {
+        service.set_mode(slot.mode)?;
+        service.forget_switches()?;
+    }
+    let prepared = Prepared {
+        context,
+        left: picture,
+        state: reclaim::look(&running.group, bench.service_group())?,
+    };
+    let outcome = observe(bench, running, parameters, slot, prepared)?;
+    running.left = Some(use_it(bench, running, parameters.seed, slot)?);
+    Ok(outcome)
+}
+
+/// Changes the application's context; it is left as it then is.
+fn use_it(bench: &mut Bench, running: &mut Running, seed: u64, slot: &Slot) -> Result<Left> {
+    let context = change_context(bench, running, seed, slot)?;
+    // Roles are read while that costs the application nothing.
+    running.roles.read(&running.group.pids());
+    Ok(Left {
+        picture: bench.screen.tiles()?,
+        context,
+    })
+}

@@ -1,0 +1,41 @@
+//! `prepage-eval run` as a user types it: what it cannot do is said before anything is touched. Needs root.
+
+use std::process::Command;
+
+/// What it says of these arguments, which it refuses.
+fn refusal(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .arg("run")
+        .args(["--out", "/nonexistent/record.jsonl"])
+        .args(arguments)
+        .output()
+        .expect("run prepage-eval");
+    assert!(!output.status.success(), "{arguments:?} was not refused");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_unknown_application_is_refused_with_those_that_are_known() {
+    let said = refusal(&["--apps", "chromium,gmp"]);
+    assert!(
+        said.contains("gmp") && said.contains("gimp") && said.contains("thunderbird"),
+        "{said}"
+    );
+}
+
+#[test]
+fn together_takes_two_applications_and_nothing_resident() {
+    let together = ["--setting", "together", "--apps"];
+    let said = refusal(&[&together[..], &["gimp"]].concat());
+    assert!(said.contains("two at least"), "{said}");
+    let said = refusal(&[&together[..], &["gimp,evince", "--modes", "resident,off"]].concat());
+    assert!(said.contains("resident"), "{said}");
+}
+
+#[test]
+fn what_another_setting_counts_is_refused() {
+    let said = refusal(&["--rounds", "3"]);
+    assert!(said.contains("--samples"), "{said}");
+    let said = refusal(&["--setting", "together", "--apps", "all", "--samples", "3"]);
+    assert!(said.contains("--rounds"), "{said}");
+}
