@@ -185,8 +185,9 @@ impl Service {
         self.call(&["mode", mode.of_prepage().word()]).map(|_| ())
     }
 
-    /// prepage's records of the switches to the application of this id since the last call, oldest first. Waits for the record of the switch that was
-    /// just measured: prepage ends a switch only after some quiet. In mode off there is none.
+    /// prepage's records of the switches to the application of this id since the last call, oldest first. Waits for the
+    /// record of the switch that was just measured: prepage ends a switch only after some quiet. In mode off there is
+    /// none.
     pub fn new_switches(&mut self, mode: Mode, of: &str) -> Result<Vec<serde_json::Value>> {
         const LIMIT_NS: u64 = 4_000_000_000;
         let start = now_ns();

@@ -84,7 +84,8 @@ fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
     let path = directory.file("mapped", 256);
     let rig = LaunchRig::new();
     let mut child = Child::spawn(1);
-    // Now and then the kernel finds a folio locked and maps the accessed page alone.
+    // Now and then the kernel finds a folio locked and maps the accessed page alone; and a thread that is moved to another
+    // CPU in its fault leaves it unknown which page that was.
     let maps_more = (0..TRIES_MAX).any(|_| {
         // Another address each time: the windows lie elsewhere in the file.
         child.tell_file("readfile", &path, 0, 256);
@@ -92,11 +93,12 @@ fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
             child.tell_file("mapone", &path, 64, 33);
         });
         let (certain, perhaps) = certain_and_not(&recording, &path);
-        assert_eq!(certain, pages(&[(80, 1)]));
-        let around = pages(&[(65, 31)]);
+        let accessed = pages(&[(80, 1)]);
+        assert!(certain.difference(&accessed).is_empty(), "{certain:?}");
+        let around = pages(&[(64, 32)]);
         assert!(perhaps.difference(&around).is_empty(), "{perhaps:?}");
-        assert!(perhaps.pages() <= 15, "{perhaps:?}");
-        !perhaps.is_empty()
+        assert!(perhaps.pages() <= 16, "{perhaps:?}");
+        certain == accessed && !perhaps.is_empty()
     });
     assert!(maps_more, "nothing was mapped around it");
 }

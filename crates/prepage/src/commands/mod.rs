@@ -26,7 +26,7 @@ use std::process::ExitCode;
 /// ahead of the faults. Nothing is changed in the application or the kernel.
 #[derive(Debug, Parser)]
 #[command(name = "prepage", version, max_term_width = 100, after_long_help = AFTER)]
-pub struct CommandLine {
+struct CommandLine<C: Subcommand> {
     /// Socket of the service.
     #[arg(long, global = true, value_name = "PATH", default_value = SOCKET_DEFAULT)]
     socket: PathBuf,
@@ -34,7 +34,7 @@ pub struct CommandLine {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    command: Command,
+    command: C,
 }
 
 const AFTER: &str = "\
@@ -101,22 +101,6 @@ Examples:
         #[arg(value_parser = parse_mode)]
         mode: Option<Mode>,
     },
-    /// Launch a command, helped: fetch what its launches read, ahead of it and beside it
-    ///
-    /// The first launches (launch.n_rawseq, 2) are recorded; from then on what they have in common is fetched. The command
-    /// is this process: its pid, terminal, signals and exit status are its own. With the service running, the service
-    /// helps; without it, root is helped all the same, and any other user's command just runs.
-    ///
-    /// An application is known by its executable, or by the script, jar or module that is run: `python3 x.py`,
-    /// `bash x.sh`, `java -jar x.jar`, `node x.js`.
-    #[command(after_long_help = "\
-Exit status: the command's; 126 where it cannot be executed, 127 where it is not found; with --start only, 0.
-
-Examples:
-  prepage run gimp
-  prepage run -v -- python3 tool.py --flag       and say what is done
-  sudo prepage run --cold --report r.json gimp   measured: with a cold page cache, one JSON line about it
-  sudo prepage run --start only gimp             fetch what gimp will need, without launching it")]
     Run(run::RunArguments),
     /// Show the service's state and the applications tracked
     #[command(after_long_help = "Example:\n  prepage status --json | jq '.apps[].app'")]
@@ -181,6 +165,12 @@ Examples:
         #[arg(long)]
         verbose: bool,
     },
+}
+
+/// `run` by itself: what is launched waits until the command line is read.
+#[derive(Debug, Subcommand)]
+enum OnlyRun {
+    Run(run::RunArguments),
 }
 
 /// The two ends of a switch.
@@ -315,8 +305,17 @@ impl Context {
     }
 }
 
-/// Runs one command.
-pub fn run(line: CommandLine) -> ExitCode {
+/// Runs the command that this process was started with; where that is wrong usage, says so and ends.
+pub fn run() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
+        let CommandLine {
+            socket,
+            command: OnlyRun::Run(arguments),
+            ..
+        } = CommandLine::parse();
+        return run::run(&socket, arguments);
+    }
+    let line = CommandLine::parse();
     let context = Context {
         socket: line.socket,
         json: line.json,
@@ -365,5 +364,23 @@ fn execute(context: &Context, command: Command) -> Result<(), Failure> {
         Command::Stats { app } => stats::stats(context, app),
         Command::Doctor => doctor::doctor(context),
         Command::Agent { display, verbose } => agent::agent(context, display.as_deref(), verbose),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn run_by_itself_is_the_one_among_all_commands() {
+        let help = |mut line: clap::Command| {
+            line.build();
+            let run = line.find_subcommand_mut("run").expect("run");
+            run.render_long_help().to_string()
+        };
+        let by_itself = help(CommandLine::<OnlyRun>::command());
+        assert!(by_itself.contains("Exit status"), "{by_itself}");
+        assert_eq!(by_itself, help(CommandLine::<Command>::command()));
     }
 }

@@ -26,8 +26,23 @@ use std::time::Duration;
 /// How long the service may take to answer before the command runs all the same.
 const ANSWER_MAX: Duration = Duration::from_millis(50);
 
-/// What `prepage run` was given.
+/// Launch a command, helped: fetch what its launches read, ahead of it and beside it
+///
+/// The first launches (launch.n_rawseq, 2) are recorded; from then on what they have in common is fetched. The command
+/// is this process: its pid, terminal, signals and exit status are its own. With the service running, the service
+/// helps; without it, root is helped all the same, and any other user's command just runs.
+///
+/// An application is known by its executable, or by the script, jar or module that is run: `python3 x.py`,
+/// `bash x.sh`, `java -jar x.jar`, `node x.js`.
 #[derive(Clone, Debug, Args)]
+#[command(after_long_help = "\
+Exit status: the command's; 126 where it cannot be executed, 127 where it is not found; with --start only, 0.
+
+Examples:
+  prepage run gimp
+  prepage run -v -- python3 tool.py --flag       and say what is done
+  sudo prepage run --cold --report r.json gimp   measured: with a cold page cache, one JSON line about it
+  sudo prepage run --start only gimp             fetch what gimp will need, without launching it")]
 pub struct RunArguments {
     /// Drop what the page cache holds right before: for measurements (root).
     #[arg(long)]

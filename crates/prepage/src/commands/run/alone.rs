@@ -213,6 +213,19 @@ impl Alone {
 
     /// Everything beside the command, from before it is executed until its launch is over.
     fn accompany(&self, detached: &Detached) {
+        std::thread::scope(|scope| {
+            // The command waits: what opens the rings does not wait for what is read from the store.
+            let starting = std::thread::Builder::new().spawn_scoped(scope, || self.start());
+            let launches = || match starting {
+                Ok(starting) => starting.join().ok().flatten(),
+                Err(_) => self.start(),
+            };
+            self.help(detached, launches);
+        });
+    }
+
+    /// Helps one launch by what `launches` gives; nothing, where that cannot be.
+    fn help(&self, detached: &Detached, launches: impl FnOnce() -> Option<Launches>) {
         let Some((circumstances, mut decided)) = self.decide() else {
             return;
         };
@@ -227,7 +240,7 @@ impl Alone {
             detached.ask_for_more_time();
         }
         self.say(words::decision(&self.asked.app, &decided));
-        let Some(launches) = self.start() else {
+        let Some(launches) = launches() else {
             return;
         };
         let launch = self.launch(detached.original_pid(), &decided);
