@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most files that one prefetch has open.
-const OPEN_FILES_MAX: usize = 128;
+/// Files that one prefetch keeps open. Whatever else it reads is opened for one read.
+const OPEN_FILES_MAX: usize = 256;
 /// How many times `fetch.watchdog_ms` the reader waits for the first file to be opened.
 const START_WAITS: u32 = 8;
 /// Most entries of a directory that are listed ahead.
@@ -263,7 +263,8 @@ impl Prefetch {
         // about one file for so long. It may have to wait for a thread first.
         let is_awaited = |state: &mut State| match state.files.get(file as usize) {
             Some(Slot::Opening) => true,
-            Some(Slot::New) => !state.reader_opens,
+            // Who opens ahead waits for the reader where there are too many, and the reader not for them.
+            Some(Slot::New) => !state.reader_opens && state.open < OPEN_FILES_MAX,
             _ => false,
         };
         let mut state = self.lock();
@@ -293,11 +294,17 @@ impl Prefetch {
         }
     }
 
-    /// Closes a file after its last read.
-    fn close(&self, file: u32) {
+    /// Closes a file after its last read, and before it where too many are open: then it is opened once more.
+    fn close(&self, file: u32, is_last: bool) {
         let mut state = self.lock();
+        let is_crowded = state.open > OPEN_FILES_MAX;
         let slot = &mut state.files[file as usize];
-        if matches!(std::mem::replace(slot, Slot::Skipped), Slot::Open(_)) {
+        let after = match is_last {
+            true => Slot::Skipped,
+            false if is_crowded && matches!(slot, Slot::Open(_)) => Slot::New,
+            false => return,
+        };
+        if matches!(std::mem::replace(slot, after), Slot::Open(_)) {
             state.open -= 1;
             drop(state);
             self.changed.notify_all();
@@ -319,9 +326,8 @@ impl Prefetch {
             if let Some(file) = self.file(read.file) {
                 reader.submit(&file, read.extent);
             }
-            if self.last_reads.get(read.file as usize) == Some(&index) {
-                self.close(read.file);
-            }
+            let is_last = self.last_reads.get(read.file as usize) == Some(&index);
+            self.close(read.file, is_last);
             while reader.in_flight_pages > self.depth_pages && !self.is_cancelled() {
                 reader.wait_for_oldest();
             }

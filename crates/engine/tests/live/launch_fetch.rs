@@ -263,6 +263,26 @@ fn threads_that_hang_hold_up_neither_data_nor_result() {
     drop(hanging);
 }
 
+/// None of them can be closed for good before the last is open.
+#[test]
+fn more_files_than_may_be_open_are_read_twice() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let files: Vec<PathBuf> = (0..800)
+        .map(|number| directory.file(&format!("{number}"), 2))
+        .collect();
+    files.iter().for_each(|path| drop_cache(path));
+    let at = |page: u64| files.iter().map(move |path| (path.as_path(), page, 1));
+    let reads: Vec<(&Path, u64, u64)> = at(0).chain(at(1)).collect();
+    let rig = LaunchRig::new();
+    let child = Child::spawn(1);
+    rig.begin(1, child.pid(), prefetched(plan(&reads, Vec::new())));
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    rig.launches.settled(1);
+    let outcome = rig.result().prefetch.expect("prefetched");
+    assert_eq!(outcome.pages, 1_600);
+    assert!(outcome.completed_us.is_some(), "it was ended");
+}
+
 #[test]
 fn more_files_than_may_be_open_are_fetched() {
     let (_machine, directory) = (Machine::lock(), Directory::new());

@@ -81,13 +81,13 @@ fn certain_and_not(recording: &Recording, path: &Path) -> (ExtentSet, ExtentSet)
 #[test]
 fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
-    let path = directory.file("mapped", 256);
     let rig = LaunchRig::new();
     let mut child = Child::spawn(1);
     // Now and then the kernel finds a folio locked and maps the accessed page alone; and a thread that is moved to another
     // CPU in its fault leaves it unknown which page that was.
-    let maps_more = (0..TRIES_MAX).any(|_| {
-        // Another address each time: the windows lie elsewhere in the file.
+    let maps_more = (0..TRIES_MAX).any(|number| {
+        let path = directory.file(&format!("mapped-{number}"), 256);
+        drop_cache(&path);
         child.tell_file("readfile", &path, 0, 256);
         let recording = record(&rig, &mut child, |child| {
             child.tell_file("mapone", &path, 64, 33);

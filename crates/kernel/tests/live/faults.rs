@@ -256,12 +256,17 @@ fn a_page_fault_comes_before_what_it_maps() {
     let cpus = sched::online_cpus().expect("CPUs");
     let mut rings = TracepointRings::open(&ids, &cpus, 64, Wakeup::Bytes(4096)).expect("open");
     let mut bytes = vec![0; 64 * page::page_size() as usize];
-    file.read_exact_at(&mut bytes, 0).expect("read");
     rings.enable().expect("enable");
     let own = rustix::thread::gettid().as_raw_nonzero().get();
-    // Now and then the kernel finds a page locked and maps the accessed one alone.
+    // Of a folio that is locked, or marks where to read ahead, the kernel maps the accessed page alone: each try reads the
+    // file anew, and accesses another page.
+    let mut index = 0;
     eventually("a fault maps pages around it", || {
-        let address = read_mapped(&file, 20);
+        index = (index + 7) % 64;
+        readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("drop");
+        file.read_exact_at(&mut bytes, 0).expect("read");
+        rings.drain(|_| {});
+        let address = read_mapped(&file, index);
         let mut events = Vec::new();
         let drained = rings.drain(|sample| {
             if sample.tid == own {

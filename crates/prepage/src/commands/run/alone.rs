@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long the command waits until the prefetch has begun, or the recording.
-const HOLD_MAX: Duration = Duration::from_millis(10);
+/// How long the command waits until the prefetch has begun, or the recording. A browser's plan takes ten milliseconds.
+const HOLD_MAX: Duration = Duration::from_millis(40);
 
 /// How long it waits for each sign that more time is needed: while a whole prefetch goes on (`launch.start = "before"`),
 /// and where the launch is recorded to be learned from, which means from its first access.
@@ -236,7 +236,7 @@ impl Alone {
         if !decided.does_something() && self.asked.arguments.report.is_none() {
             return self.say(words::decision(&self.asked.app, &decided));
         }
-        if decided.decision.prefetch.is_none() {
+        if decided.decision.prefetch.is_none() || decided.decision.records {
             detached.ask_for_more_time();
         }
         self.say(words::decision(&self.asked.app, &decided));
