@@ -29,6 +29,9 @@ pub struct FileState {
     pub rank: u8,
 }
 
+/// Pages that a fault maps together at most, as kernels have it by default (fault_around_bytes, 64 KiB).
+pub const WINDOW_PAGES: u64 = 16;
+
 /// Steps into which a switch's accesses are divided, by number.
 pub const RANKS: u8 = 64;
 

@@ -1,7 +1,9 @@
 //! The filemap tracepoints: which pages of which files are read and accessed.
 
 use crate::error::Result;
+use crate::ring::{PAGE_FAULT, TracepointSample};
 use crate::tracefs::{EventFormat, Field, Tracefs};
+use std::collections::HashMap;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +99,13 @@ impl Filemap {
         self.layouts.iter().map(|layout| layout.id).collect()
     }
 
+    /// The same, and [`PAGE_FAULT`] where some report accesses: for [`FaultAddresses`].
+    pub fn event_ids_with_faults(&self) -> Vec<u32> {
+        let mut ids = self.event_ids();
+        ids.extend(self.reports_access().then_some(PAGE_FAULT));
+        ids
+    }
+
     /// Decodes a sample ([`crate::ring::TracepointSample`]); `None` for another tracepoint's or a malformed one.
     pub fn decode(&self, event_id: u32, raw: &[u8]) -> Option<FilemapEvent> {
         let layout = self.layouts.iter().find(|layout| layout.id == event_id)?;
@@ -117,6 +126,28 @@ impl Filemap {
             first_page,
             page_count,
         })
+    }
+}
+
+/// The addresses of faults, by thread, until the kernel reports which pages it mapped around them. The samples of a CPU are
+/// in order, and a thread resolves a fault on the CPU that reported it, unless it is moved meanwhile: then it is not known
+/// which of the pages was accessed.
+#[derive(Debug, Default)]
+pub struct FaultAddresses(HashMap<i32, u64>);
+
+impl FaultAddresses {
+    /// Notes a fault. Returns whether the sample is one.
+    pub fn note(&mut self, sample: &TracepointSample<'_>) -> bool {
+        let is_fault = sample.event_id == PAGE_FAULT;
+        if is_fault {
+            self.0.insert(sample.tid, sample.address);
+        }
+        is_fault
+    }
+
+    /// The byte address of the fault that a thread's mapping of pages resolves.
+    pub fn take(&mut self, tid: i32) -> Option<u64> {
+        self.0.remove(&tid)
     }
 }
 

@@ -8,7 +8,7 @@
 use super::page_map::PageMap;
 use super::paths::replays;
 use super::recording::{Access, Recording, Source};
-use super::sequence::{LaunchSequence, SequenceFile, SequenceRead, version};
+use super::sequence::{LaunchSequence, SequenceFile, SequenceRead, pages_of, version};
 use crate::extent::Extent;
 use std::collections::BTreeSet;
 
@@ -59,9 +59,7 @@ pub fn learn_paths(sequence: &mut LaunchSequence, recording: &Recording) {
 /// for: those that it did not access are no part of the sequence, and what it used besides is. Only files that are
 /// confirmed, in a recording of accesses.
 pub fn refine(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32) {
-    let is_confirmed: Vec<bool> = (0..sequence.files.len() as u32)
-        .map(|file| sequence.is_confirmed(file, n_rawseq))
-        .collect();
+    let is_confirmed = confirmed(sequence, n_rawseq);
     narrow(sequence, recording, |read| {
         !read.is_certain && is_confirmed[read.file as usize]
     });
@@ -73,15 +71,21 @@ pub fn refine(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u3
 
 /// Keeps of the files that are not confirmed the pages that the recording holds too.
 fn intersect(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32) {
-    let is_confirmed: Vec<bool> = (0..sequence.files.len() as u32)
-        .map(|file| sequence.is_confirmed(file, n_rawseq))
-        .collect();
+    let is_confirmed = confirmed(sequence, n_rawseq);
     narrow(sequence, recording, |read| {
         !is_confirmed[read.file as usize]
     });
     for file in &mut sequence.files {
         file.recordings += u32::from(file.recordings < n_rawseq);
     }
+}
+
+/// Of each file, whether it is confirmed: the reads are changed meanwhile.
+fn confirmed(sequence: &LaunchSequence, n_rawseq: u32) -> Vec<bool> {
+    let files = 0..sequence.files.len() as u32;
+    files
+        .map(|file| sequence.is_confirmed(file, n_rawseq))
+        .collect()
 }
 
 /// Keeps of the reads for which `is_open` holds what the recording holds too; what it is certain of is certain.
@@ -91,15 +95,10 @@ fn narrow(
     is_open: impl Fn(&SequenceRead) -> bool,
 ) {
     let index = sequence.index();
-    let (mut seen, mut certain) = (PageMap::default(), PageMap::default());
-    for (file, access) in recording.file_accesses() {
-        if let Some(&file) = index.get(&version(file)) {
-            seen.add(file, access.extent, 0);
-            if access.is_certain {
-                certain.add(file, access.extent, 0);
-            }
-        }
-    }
+    let certain = recording.file_accesses().filter(|(_, a)| a.is_certain);
+    let certain = pages_of(&index, certain.map(|(file, a)| (file, a.extent)));
+    let accesses = recording.file_accesses();
+    let seen = pages_of(&index, accesses.map(|(file, a)| (file, a.extent)));
     let mut common = Vec::with_capacity(sequence.reads.len());
     for read in std::mem::take(&mut sequence.reads) {
         if !is_open(&read) {

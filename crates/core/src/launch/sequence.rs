@@ -5,12 +5,10 @@ use super::page_map::PageMap;
 use super::paths::{PATHS_BYTES_MAX, PATHS_MAX, PathReplay, is_replayable};
 use super::recording::{ACCESSES_MAX, FILES_MAX, PAGES_MAX, Source};
 use crate::extent::Extent;
+use crate::file::WINDOW_PAGES;
 use crate::identity::FileId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Pages that a fault maps together at most, as kernels have it by default (fault_around_bytes, 64 KiB).
-const WINDOW_PAGES: u64 = 16;
 
 /// A file of a launch sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,8 +111,11 @@ impl LaunchSequence {
             }
         }
         LaunchSequence {
+            source: self.source,
+            files: self.files.clone(),
             reads,
-            ..self.clone()
+            paths: self.paths.clone(),
+            is_path_profile: self.is_path_profile,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::track::{Seen, Track};
 use crate::launch::{LaunchResult, MeasuredLaunch};
+use crate::observe::file_pages::cached;
 use crate::observe::files::InodeKey;
 use crate::observe::resolve::present_version;
 use prepage_core::extent::{Extent, ExtentSet};
@@ -15,12 +16,9 @@ use prepage_core::launch::manager::Help;
 use prepage_core::launch::recording::{
     Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
 };
-use prepage_kernel::open::open_in_root;
 use prepage_kernel::page::page_size;
-use prepage_kernel::{fds, maps, mincore};
+use prepage_kernel::{fds, maps};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,13 +108,14 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
     };
     find_unnamed(&mut seen);
     let files = name(&seen, place);
+    let inserted = [&seen.added[..], &seen.fetched].concat();
     let accesses = match seen.source {
         Source::Accesses => {
-            let inserted = [&seen.added[..], &seen.fetched].concat();
-            let accessed = without_absent(std::mem::take(&mut seen.accessed), inserted);
+            let accessed = std::mem::take(&mut seen.accessed);
+            let accessed = without_absent(accessed, inserted.clone());
             with_demand(accessed, &seen.added)
         }
-        Source::Insertions => seen.added.clone(),
+        Source::Insertions => seen.added,
     };
     let (mut named, mut unresolved_pages) = (Vec::new(), 0);
     for access in first_accesses(accesses) {
@@ -134,7 +133,6 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
             });
         }
     }
-    let inserted = [seen.added, seen.fetched].concat();
     let accesses = without_missing(named, &files, &inserted, place);
     let is_local = |call: &PathCall| place.is_local(&call.path);
     let mut recording = Recording {
@@ -208,62 +206,46 @@ fn without_missing(
     inserted: &[Access],
     place: &Place,
 ) -> Vec<Access> {
-    let mut came: HashMap<u32, Vec<Extent>> = HashMap::new();
-    for access in inserted {
-        if let Some((file, _)) = files.indices[access.file as usize] {
-            came.entry(file).or_default().push(access.extent);
+    let came = by_file(inserted.iter().filter_map(|access| {
+        let (file, _) = files.indices[access.file as usize]?;
+        Some((file, access.extent))
+    }));
+    let uncertain = accesses.iter().filter(|access| !access.is_certain);
+    let mut mapped = by_file(uncertain.map(|access| (access.file, access.extent)));
+    let nothing = ExtentSet::new();
+    for (file, pages) in &mut mapped {
+        if let Some(id) = files.list.get(*file as usize) {
+            let present = cached(place.root(), id, pages);
+            *pages = present.union(came.get(file).unwrap_or(&nothing));
         }
     }
-    let came: HashMap<u32, ExtentSet> = came
-        .into_iter()
-        .map(|(file, extents)| (file, ExtentSet::from(extents)))
-        .collect();
-    let nothing = ExtentSet::new();
-    let mut opened: HashMap<u32, Option<OwnedFd>> = HashMap::new();
     let mut left = Vec::with_capacity(accesses.len());
     for access in accesses {
-        let Some(file) = files.list.get(access.file as usize) else {
-            continue;
-        };
-        let open = || Some(open_in_root(place.root(), Path::new(&*file.path)).ok()?.0);
-        let asked = (!access.is_certain)
-            .then(|| opened.entry(access.file).or_insert_with(open).as_ref())
-            .flatten();
-        let (start, len) = (access.extent.start, access.extent.len);
-        let resident = asked.and_then(|fd| {
-            mincore::resident(fd.as_fd(), start * page_size(), len * page_size()).ok()
-        });
-        let Some(resident) = resident else {
+        if access.is_certain {
             left.push(access);
             continue;
-        };
-        let came = came.get(&access.file).unwrap_or(&nothing);
-        let present = (start..)
-            .zip(resident)
-            .filter(|&(_, is_resident)| is_resident);
-        let present = ExtentSet::from_pages(present.map(|(page, _)| page).collect());
-        let here = came.intersection(&ExtentSet::from(vec![access.extent]));
-        let mapped = present.union(&here);
-        left.extend(
-            mapped
-                .extents()
-                .iter()
-                .map(|&extent| Access { extent, ..access }),
-        );
+        }
+        let pages = mapped.get(&access.file).unwrap_or(&nothing);
+        let mapped = pages.intersection(&ExtentSet::from(vec![access.extent]));
+        let parts = mapped.extents().iter();
+        left.extend(parts.map(|&extent| Access { extent, ..access }));
     }
     left
 }
 
+/// Pages of each file.
+fn by_file(extents: impl Iterator<Item = (u32, Extent)>) -> HashMap<u32, ExtentSet> {
+    let mut files: HashMap<u32, Vec<Extent>> = HashMap::new();
+    for (file, extent) in extents {
+        files.entry(file).or_default().push(extent);
+    }
+    let set = |(file, extents)| (file, ExtentSet::from(extents));
+    files.into_iter().map(set).collect()
+}
+
 /// The accesses, divided into what the launch had to read from the device and what it had not.
 fn with_demand(accessed: Vec<Access>, demanded: &[Access]) -> Vec<Access> {
-    let mut added: HashMap<u32, Vec<Extent>> = HashMap::new();
-    for access in demanded {
-        added.entry(access.file).or_default().push(access.extent);
-    }
-    let added: HashMap<u32, ExtentSet> = added
-        .into_iter()
-        .map(|(file, extents)| (file, ExtentSet::from(extents)))
-        .collect();
+    let added = by_file(demanded.iter().map(|access| (access.file, access.extent)));
     let nothing = ExtentSet::new();
     let mut accesses = Vec::with_capacity(accessed.len());
     for access in accessed {

@@ -22,6 +22,7 @@ use prepage_kernel::credentials::FsUser;
 use prepage_kernel::open::{open_in_root, read_directory_in_root, read_link_in_root, stat_in_root};
 use prepage_kernel::page::page_size;
 use prepage_kernel::{readahead, sched};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -37,7 +38,7 @@ const START_WAITS: u32 = 8;
 const ENTRIES_MAX: usize = 65_536;
 
 /// What a prefetch did. Times are since the launch began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrefetchOutcome {
     /// When its last read was submitted, in microseconds; `None`: it ended before.
     pub submitted_us: Option<u64>,

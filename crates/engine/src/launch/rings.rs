@@ -9,10 +9,9 @@ use crate::params::ObserveParams;
 use prepage_core::extent::Extent;
 use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockEvent, BlockKind, BlockTrace};
-use prepage_kernel::filemap::{Filemap, FilemapKind};
+use prepage_kernel::filemap::{FaultAddresses, Filemap, FilemapKind};
 use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
-use prepage_kernel::ring::PAGE_FAULT;
 use prepage_kernel::task_events::{TaskEvent, TaskRings};
 use prepage_kernel::tracefs::Tracefs;
 use std::collections::HashMap;
@@ -125,13 +124,7 @@ impl Rings {
         let tracefs = Tracefs::open()?;
         let filemap = Filemap::find(&tracefs, params.filemap_kinds())?;
         let blocks = BlockTrace::find(&tracefs, &BlockKind::ALL)?;
-        let faults = [PAGE_FAULT];
-        let faults = if filemap.reports_access() {
-            &faults[..]
-        } else {
-            &[]
-        };
-        let ids = [&filemap.event_ids()[..], &blocks.event_ids(), faults].concat();
+        let ids = [filemap.event_ids_with_faults(), blocks.event_ids()].concat();
         let pages = params.file_ring_pages;
         Ok(Self {
             trace: TracepointRings::open(&ids, cpus, pages, Wakeup::half_full(pages))?,
@@ -155,14 +148,12 @@ impl Rings {
     pub fn drain(&mut self) -> Batch {
         let mut batch = Batch::default();
         let (filemap, blocks) = (&self.filemap, &self.blocks);
-        // By thread. A thread resolves a fault on the CPU that reported it, unless it is moved meanwhile: then it is
-        // not known which of the pages was accessed.
-        let mut faults: HashMap<i32, u64> = HashMap::new();
+        let mut faults = FaultAddresses::default();
         // First the accesses: the fork of a process that has any is then in the other ring.
         let trace = self.trace.drain(|sample| {
             let (at, pid) = (sample.time_ns, sample.pid);
-            if sample.event_id == PAGE_FAULT {
-                faults.insert(sample.tid, sample.address);
+            if faults.note(&sample) {
+                // The pages that it maps are reported next.
             } else if let Some(event) = filemap.decode(sample.event_id, sample.raw) {
                 let is_mapped = event.kind == FilemapKind::MapPages;
                 batch.pages.entry(pid).or_default().push(PageEvent {
@@ -170,7 +161,7 @@ impl Rings {
                     kind: event.kind,
                     key: (event.dev, event.inode),
                     extent: Extent::new(event.first_page, event.page_count),
-                    fault_address: is_mapped.then(|| faults.remove(&sample.tid)).flatten(),
+                    fault_address: is_mapped.then(|| faults.take(sample.tid)).flatten(),
                 });
             } else if let Some(event) = blocks.decode(sample.event_id, sample.raw) {
                 batch.blocks.push(BlockSample { at, pid, event });

@@ -141,7 +141,7 @@ pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<In
 }
 
 /// Those of the pages that are in the page cache now. Where that cannot be asked, all of them: unknown.
-fn cached(root: BorrowedFd<'_>, file: &FileId, pages: &ExtentSet) -> ExtentSet {
+pub fn cached(root: BorrowedFd<'_>, file: &FileId, pages: &ExtentSet) -> ExtentSet {
     if pages.is_empty() {
         return ExtentSet::new();
     }

@@ -9,11 +9,11 @@ use crate::error::Result;
 use crate::observe::waits::{self, Wait, waits};
 use crate::params::ObserveParams;
 use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::file::WINDOW_PAGES;
 use prepage_core::machine::Nanos;
-use prepage_kernel::filemap::{Filemap, FilemapKind};
+use prepage_kernel::filemap::{FaultAddresses, Filemap, FilemapKind};
 use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
-use prepage_kernel::ring::PAGE_FAULT;
 use prepage_kernel::tracefs::Tracefs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
@@ -102,16 +102,7 @@ impl FileTrace {
     pub fn open(cpus: &[usize], params: &ObserveParams) -> Result<Self> {
         let tracefs = Tracefs::open()?;
         let filemap = Filemap::find(&tracefs, params.filemap_kinds())?;
-        let faults = [PAGE_FAULT];
-        let faults = if filemap.reports_access() {
-            &faults[..]
-        } else {
-            &[]
-        };
-        let (ids, pages) = (
-            [&filemap.event_ids()[..], faults].concat(),
-            params.file_ring_pages,
-        );
+        let (ids, pages) = (filemap.event_ids_with_faults(), params.file_ring_pages);
         let rings = TracepointRings::open(&ids, cpus, pages, Wakeup::half_full(pages))?;
         Ok(Self {
             filemap,
@@ -158,12 +149,9 @@ impl FileTrace {
         let (filemap, events, files_max) = (&self.filemap, &mut self.events, self.files_max);
         let in_order = &mut self.in_order;
         let mut overflow = 0;
-        // By thread. A thread resolves a fault on the CPU that reported it, unless it is moved meanwhile: then it is
-        // not known which of the pages was accessed.
-        let mut faults: HashMap<i32, u64> = HashMap::new();
+        let mut faults = FaultAddresses::default();
         let drained = self.rings.drain(|sample| {
-            if sample.event_id == PAGE_FAULT {
-                faults.insert(sample.tid, sample.address);
+            if faults.note(&sample) {
                 return;
             }
             let Some(event) = filemap.decode(sample.event_id, sample.raw) else {
@@ -180,15 +168,10 @@ impl FileTrace {
             match event.kind {
                 FilemapKind::Added => return append(&mut file.added, Event { at, extent }),
                 FilemapKind::MapPages => {
-                    let address = faults.remove(&sample.tid);
+                    let address = faults.take(sample.tid);
                     if let Some(page) = address.and_then(|a| accessed_page(extent, a)) {
-                        append(
-                            &mut file.accessed,
-                            Event {
-                                at,
-                                extent: Extent::new(page, 1),
-                            },
-                        );
+                        let extent = Extent::new(page, 1);
+                        append(&mut file.accessed, Event { at, extent });
                     }
                     push(&mut file.mapped, Event { at, extent });
                 }
@@ -198,7 +181,7 @@ impl FileTrace {
             }
             if in_order.len() < IN_ORDER_MAX {
                 in_order.push(waits::Access {
-                    at: sample.time_ns,
+                    at,
                     pid: sample.pid,
                     tid: sample.tid,
                     kind: event.kind,
@@ -247,9 +230,6 @@ fn accessed_page(window: Extent, address: u64) -> Option<u64> {
     let place = address / page_size() % WINDOW_PAGES;
     (window.len == WINDOW_PAGES).then_some(window.start + place)
 }
-
-/// Pages that a fault maps together at most, as kernels have it by default (fault_around_bytes, 64 KiB).
-const WINDOW_PAGES: u64 = 16;
 
 /// Appends an event. A process that reads a file page by page makes one access of it.
 fn append(events: &mut Vec<Event>, event: Event) {

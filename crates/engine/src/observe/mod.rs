@@ -7,7 +7,7 @@
 mod anon_pages;
 pub mod collect;
 pub mod faults;
-mod file_pages;
+pub mod file_pages;
 pub mod files;
 pub mod observer;
 pub(crate) mod opens;

@@ -5,7 +5,7 @@ use prepage_core::identity::AppId;
 use prepage_core::launch::manager::{Help, Phase};
 use prepage_core::launch::misses::{Misses, from_accesses, from_requests};
 use prepage_core::launch::recording::{LaunchEnd, Recording};
-use prepage_engine::LaunchResult;
+use prepage_engine::{LaunchResult, PrefetchOutcome};
 use prepage_kernel::page::page_size;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub struct LaunchRecord {
     /// Pages that the device read for it, whoever asked.
     pub device_pages: u64,
     /// What was fetched.
-    pub prefetch: Option<PrefetchRecord>,
+    pub prefetch: Option<PrefetchOutcome>,
     /// What was recorded.
     pub recording: Option<RecordingRecord>,
     /// What it had to read that the sequence does not hold, by accesses: what `launch.r_miss` judges.
@@ -55,23 +55,6 @@ pub struct DecisionRecord {
     pub paths: u64,
     /// It could be helped and is not.
     pub held_out: bool,
-}
-
-/// A prefetch, in numbers. Times since the launch began, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PrefetchRecord {
-    /// When everything was asked for; none where the launch was over before.
-    pub submitted_us: Option<u64>,
-    /// When everything was there; likewise.
-    pub completed_us: Option<u64>,
-    /// Pages read from the device: those that were not in memory.
-    pub pages: u64,
-    /// Calls.
-    pub calls: u64,
-    /// Paths replayed.
-    pub paths: u64,
-    /// CPU time.
-    pub cpu_us: u64,
 }
 
 /// A recording, in numbers.
@@ -121,14 +104,7 @@ impl LaunchRecord {
             unresolved_pages: result.unresolved_pages,
             end: result.measured.end,
             device_pages: result.measured.device_pages,
-            prefetch: result.prefetch.as_ref().map(|p| PrefetchRecord {
-                submitted_us: p.submitted_us,
-                completed_us: p.completed_us,
-                pages: p.pages,
-                calls: p.calls,
-                paths: p.paths,
-                cpu_us: p.cpu_us,
-            }),
+            prefetch: result.prefetch,
             recording: recording.map(|r| in_numbers(r, result.measured.recording_us)),
             misses: known.map(|r| from_accesses(r, sequence, since_ns)),
             request_misses: by_map
