@@ -439,13 +439,11 @@ enum Studied {
 
 impl Studied {
     fn of(path: &Path) -> error::Result<Self> {
-        if record::is_of_launches(path)? {
-            return Ok(Self::Launches(Box::new(launch::study::study(path)?)));
-        }
-        if idle::record::is_of_idle(path)? {
-            return Ok(Self::Idle(Box::new(idle::study::study(path)?)));
-        }
-        Ok(Self::Switches(Box::new(study::study(path)?)))
+        Ok(match record::first_kind(path)?.as_str() {
+            "launches" => Self::Launches(Box::new(launch::study::study(path)?)),
+            "idle" => Self::Idle(Box::new(idle::study::study(path)?)),
+            _ => Self::Switches(Box::new(study::study(path)?)),
+        })
     }
 
     fn show(&self) -> String {

@@ -5,7 +5,7 @@ mod file;
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::FrameRecord;
-pub use file::{Writer, is_of_launches, read, read_values};
+pub use file::{Writer, first_kind, read, read_values};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 

@@ -3,15 +3,13 @@
 
 use super::histogram::Histogram;
 use super::mode::IdleMode;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::processes::Counters;
 use crate::reclaim::State;
 use crate::record::{FORMAT, Machine, read_values};
 use crate::swap::SwapKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// One line.
@@ -145,17 +143,6 @@ pub struct Discarded {
     pub reason: String,
     /// The state.
     pub state: State,
-}
-
-/// Whether a record is one of services that sat idle, by the kind of its first line.
-pub fn is_of_idle(path: &Path) -> Result<bool> {
-    let file = File::open(path).context("open", path.display())?;
-    let mut first = String::new();
-    BufReader::new(file)
-        .read_line(&mut first)
-        .context("read", path.display())?;
-    let line: Option<serde_json::Value> = serde_json::from_str(&first).ok();
-    Ok(line.is_some_and(|line| line["kind"] == "idle"))
 }
 
 /// Reads a record.

@@ -97,15 +97,16 @@ pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     })
 }
 
-/// Whether a record is one of launches, by the kind of its first line.
-pub fn is_of_launches(path: &Path) -> Result<bool> {
+/// The kind of a record's first line, which says what the record is of; nothing where there is none.
+pub fn first_kind(path: &Path) -> Result<String> {
     let file = File::open(path).context("open", path.display())?;
     let mut first = String::new();
     BufReader::new(file)
         .read_line(&mut first)
         .context("read", path.display())?;
     let line: Option<serde_json::Value> = serde_json::from_str(&first).ok();
-    Ok(line.is_some_and(|line| line["kind"] == "launches"))
+    let kind = line.as_ref().and_then(|line| line["kind"].as_str());
+    Ok(kind.unwrap_or_default().to_owned())
 }
 
 fn parse<T: DeserializeOwned>(texts: &[String]) -> std::result::Result<Vec<T>, (usize, String)> {

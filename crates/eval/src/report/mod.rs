@@ -42,12 +42,10 @@ pub fn chapters(records: &[&PathBuf]) -> Result<Vec<Chapter>> {
 pub fn report(records: &[PathBuf], out: &Path, summary: Option<&Path>) -> Result<()> {
     let (mut of_switches, mut launches, mut idle) = (Vec::new(), Vec::new(), Vec::new());
     for path in records {
-        if record::is_of_launches(path)? {
-            launches.push(launch::study::study(path)?);
-        } else if idle_services::record::is_of_idle(path)? {
-            idle.push(idle_services::study::study(path)?);
-        } else {
-            of_switches.push(path);
+        match record::first_kind(path)?.as_str() {
+            "launches" => launches.push(launch::study::study(path)?),
+            "idle" => idle.push(idle_services::study::study(path)?),
+            _ => of_switches.push(path),
         }
     }
     let chapters = chapters(&of_switches)?;
