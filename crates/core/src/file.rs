@@ -247,7 +247,7 @@ impl FileTables {
                 && state.rank <= UNRANKED
         };
         self.profiled <= PROFILE_SWITCHES_MAX
-            && self.files.values().all(|map| map.is_valid(is_valid))
+            && self.files.values().all(|map| map.iter().all(|(_, state)| is_valid(state)))
     }
 
     /// Number of runs, over all files.

@@ -1,30 +1,53 @@
 //! A map from pages to small values, kept as runs of pages that share a value.
 //!
 //! Both estimators keep their tables in it: the candidate and the target table of one address space or file are
-//! one map, so that no page can be in both. A run takes 16 bytes where the value takes 4.
+//! one map, so that no page can be in both. Places are kept by blocks of 2^16 pages, within which they take 16 bits: a
+//! run takes four bytes and its value.
 
 use crate::extent::{Extent, ExtentSet};
 use serde::{Deserialize, Serialize};
 
-/// Longest run, in pages: a length is kept in 32 bits.
-const RUN_PAGES_MAX: u64 = u32::MAX as u64;
+/// Pages of a block (256 MiB where a page has 4 KiB). No run crosses a block's end.
+const BLOCK_PAGES: u64 = 1 << 16;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A run of pages, by their places in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run<V> {
-    start: u64,
-    len: u32,
+    first: u16,
+    last: u16,
     value: V,
 }
 
-/// A map from pages to values; adjacent pages with equal values share a run.
+/// A block that holds runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    /// Its first page.
+    start: u64,
+    /// Index of its first run.
+    first_run: u32,
+}
+
+/// A map from pages to values; adjacent pages of one block with equal values share a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    into = "Vec<(Extent, V)>",
+    try_from = "Vec<(Extent, V)>",
+    bound(
+        serialize = "V: Copy + PartialEq + Serialize",
+        deserialize = "V: Copy + PartialEq + Deserialize<'de>"
+    )
+)]
 pub struct RunMap<V> {
+    blocks: Vec<Block>,
     runs: Vec<Run<V>>,
 }
 
 impl<V> Default for RunMap<V> {
     fn default() -> Self {
-        Self { runs: Vec::new() }
+        Self {
+            blocks: Vec::new(),
+            runs: Vec::new(),
+        }
     }
 }
 
@@ -34,9 +57,9 @@ impl<V: Copy + PartialEq> RunMap<V> {
         self.runs.len()
     }
 
-    /// Bytes of memory that the runs take, in use.
+    /// Bytes of memory that the map takes, in use.
     pub fn bytes(&self) -> usize {
-        self.runs.len() * size_of::<Run<V>>()
+        size_of_val::<[Run<V>]>(&self.runs) + size_of_val::<[Block]>(&self.blocks)
     }
 
     /// Whether it maps no page.
@@ -44,34 +67,27 @@ impl<V: Copy + PartialEq> RunMap<V> {
         self.runs.is_empty()
     }
 
-    /// Whether it keeps its invariants and every value satisfies `check`: what was read from elsewhere may not.
-    pub(crate) fn is_valid(&self, mut check: impl FnMut(V) -> bool) -> bool {
-        let mut end = 0;
-        self.runs.iter().all(|run| {
-            let in_order = run.start >= end;
-            let run_end = run.start.checked_add(u64::from(run.len));
-            end = run_end.unwrap_or(u64::MAX);
-            in_order && run.len > 0 && run_end.is_some() && check(run.value)
-        })
-    }
-
     /// Number of pages that it maps.
     pub fn pages(&self) -> u64 {
-        self.runs.iter().map(|r| u64::from(r.len)).sum()
+        self.iter().map(|(extent, _)| extent.len).sum()
     }
 
     /// The value of `page`.
     pub fn get(&self, page: u64) -> Option<V> {
-        let after = self.runs.partition_point(|r| r.start <= page);
-        let run = self.runs.get(after.checked_sub(1)?)?;
-        (page - run.start < u64::from(run.len)).then_some(run.value)
+        let after = self.blocks.partition_point(|block| block.start <= page);
+        let block = after.checked_sub(1)?;
+        let place = u16::try_from(page - self.blocks[block].start).ok()?;
+        let runs = self.runs_of(block);
+        let run = runs.get(runs.partition_point(|run| run.last < place))?;
+        (run.first <= place).then_some(run.value)
     }
 
     /// Its runs, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (Extent, V)> + '_ {
-        self.runs
-            .iter()
-            .map(|r| (Extent::new(r.start, u64::from(r.len)), r.value))
+        self.blocks.iter().enumerate().flat_map(|(index, block)| {
+            let run = |run: &Run<V>| (run.extent(block.start), run.value);
+            self.runs_of(index).iter().map(run)
+        })
     }
 
     /// The pages whose value satisfies `keep`.
@@ -104,37 +120,32 @@ impl<V: Copy + PartialEq> RunMap<V> {
         if pages.is_empty() {
             return;
         }
-        let old = std::mem::take(&mut self.runs);
-        self.runs.reserve(old.len() + pages.extents().len());
-        let mut old = old.into_iter();
+        let old = std::mem::take(self);
+        self.runs.reserve(old.runs.len() + pages.extents().len());
+        let mut old = old.iter();
         let mut pending = old.next();
         for &extent in pages.extents() {
             let mut page = extent.start;
-            while let Some(run) = pending {
-                let run_end = run.start + u64::from(run.len);
+            while let Some((run, value)) = pending {
                 if run.start >= extent.end() {
                     break;
                 }
                 // Before the extent, between runs, and where both overlap.
                 self.push(
-                    Extent::between(run.start, run_end.min(page)),
-                    Some(run.value),
+                    Extent::between(run.start, run.end().min(page)),
+                    Some(value),
                 );
-                let overlap = Extent::between(run.start.max(page), run_end.min(extent.end()));
+                let overlap = Extent::between(run.start.max(page), run.end().min(extent.end()));
                 if !overlap.is_empty() {
                     let before = Extent::between(page, overlap.start);
                     if !before.is_empty() {
                         self.push(before, change(None, before.len));
                     }
-                    self.push(overlap, change(Some(run.value), overlap.len));
+                    self.push(overlap, change(Some(value), overlap.len));
                     page = overlap.end();
                 }
-                if run_end > extent.end() {
-                    pending = Some(Run {
-                        start: extent.end(),
-                        len: (run_end - extent.end()) as u32,
-                        value: run.value,
-                    });
+                if run.end() > extent.end() {
+                    pending = Some((Extent::between(extent.end(), run.end()), value));
                     break;
                 }
                 pending = old.next();
@@ -144,42 +155,92 @@ impl<V: Copy + PartialEq> RunMap<V> {
                 self.push(rest, change(None, rest.len));
             }
         }
-        for run in pending.into_iter().chain(old) {
-            self.push(Extent::new(run.start, u64::from(run.len)), Some(run.value));
+        for (run, value) in pending.into_iter().chain(old) {
+            self.push(run, Some(value));
         }
         self.runs.shrink_to(self.runs.len() + self.runs.len() / 4);
     }
 
     /// Gives every mapped page the value `change` makes of its present one; `None` removes it.
     pub fn update_all(&mut self, mut change: impl FnMut(V) -> Option<V>) {
-        for run in std::mem::take(&mut self.runs) {
-            self.push(
-                Extent::new(run.start, u64::from(run.len)),
-                change(run.value),
-            );
+        for (extent, value) in std::mem::take(self).iter() {
+            self.push(extent, change(value));
         }
     }
 
-    fn push(&mut self, extent: Extent, value: Option<V>) {
+    fn runs_of(&self, block: usize) -> &[Run<V>] {
+        let from = self.blocks[block].first_run as usize;
+        let to = self.blocks.get(block + 1);
+        &self.runs[from..to.map_or(self.runs.len(), |next| next.first_run as usize)]
+    }
+
+    /// Adds pages behind the last.
+    fn push(&mut self, mut extent: Extent, value: Option<V>) {
         let Some(value) = value else { return };
-        let mut start = extent.start;
-        if let Some(last) = self.runs.last_mut() {
-            let last_end = last.start + u64::from(last.len);
-            let joined = u64::from(last.len) + extent.len;
-            if last_end == start && last.value == value && joined <= RUN_PAGES_MAX {
-                last.len = joined as u32;
-                return;
-            }
-        }
-        while start < extent.end() {
-            let len = (extent.end() - start).min(RUN_PAGES_MAX);
-            self.runs.push(Run {
+        while !extent.is_empty() {
+            let start = extent.start / BLOCK_PAGES * BLOCK_PAGES;
+            let end = extent.end().min(start + BLOCK_PAGES);
+            self.push_run(
                 start,
-                len: len as u32,
-                value,
-            });
-            start += len;
+                Run {
+                    first: (extent.start - start) as u16,
+                    last: (end - 1 - start) as u16,
+                    value,
+                },
+            );
+            extent = Extent::between(end, extent.end());
         }
+    }
+
+    fn push_run(&mut self, block_start: u64, run: Run<V>) {
+        if self.blocks.last().is_none_or(|b| b.start != block_start) {
+            self.blocks.push(Block {
+                start: block_start,
+                first_run: u32::try_from(self.runs.len()).expect("tables are bounded"),
+            });
+        } else if let Some(last) = self.runs.last_mut()
+            && last.last + 1 == run.first
+            && last.value == run.value
+        {
+            last.last = run.last;
+            return;
+        }
+        self.runs.push(run);
+    }
+}
+
+impl<V: Copy> Run<V> {
+    fn extent(&self, block_start: u64) -> Extent {
+        let len = u64::from(self.last - self.first) + 1;
+        Extent::new(block_start + u64::from(self.first), len)
+    }
+}
+
+impl<V: Copy + PartialEq> From<RunMap<V>> for Vec<(Extent, V)> {
+    fn from(map: RunMap<V>) -> Self {
+        map.iter().collect()
+    }
+}
+
+/// What was read from elsewhere: its runs are those of a map, or it is none.
+impl<V: Copy + PartialEq> TryFrom<Vec<(Extent, V)>> for RunMap<V> {
+    type Error = &'static str;
+
+    fn try_from(runs: Vec<(Extent, V)>) -> Result<Self, Self::Error> {
+        let mut map = Self::default();
+        let mut next = 0;
+        for (extent, value) in runs {
+            let end = extent.start.checked_add(extent.len);
+            // One that crosses a block's end may stand for so many runs that there is no memory for them.
+            let is_run = |end: u64| {
+                extent.len > 0
+                    && extent.start >= next
+                    && extent.start / BLOCK_PAGES == (end - 1) / BLOCK_PAGES
+            };
+            next = end.filter(|&end| is_run(end)).ok_or("not runs of pages")?;
+            map.push(extent, Some(value));
+        }
+        Ok(map)
     }
 }
 
@@ -188,14 +249,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_that_no_update_makes_are_not_valid() {
-        let run = |start, len, value| Run { start, len, value };
-        let is_valid = |runs: Vec<Run<u8>>| RunMap { runs }.is_valid(|value| value < 9);
-        assert!(is_valid(vec![run(0, 4, 1), run(4, 1, 2), run(9, 1, 2)]));
-        assert!(!is_valid(vec![run(0, 0, 1)]));
-        assert!(!is_valid(vec![run(0, 4, 9)]));
-        assert!(!is_valid(vec![run(0, 4, 1), run(3, 2, 2)]));
-        assert!(!is_valid(vec![run(9, 1, 1), run(4, 1, 2)]));
-        assert!(!is_valid(vec![run(u64::MAX, 2, 1)]));
+    fn runs_that_no_update_makes_are_refused() {
+        let read = |runs: &[(u64, u64, u8)]| {
+            let run = |&(start, len, value)| (Extent { start, len }, value);
+            let runs: Vec<_> = runs.iter().map(run).collect();
+            let map = RunMap::try_from(runs.clone());
+            map.map(|map| assert_eq!(Vec::from(map), runs))
+        };
+        assert!(read(&[(0, 4, 1), (4, 1, 2), (9, 1, 2)]).is_ok());
+        assert!(read(&[(0, BLOCK_PAGES, 1), (BLOCK_PAGES, 1, 1)]).is_ok());
+        assert!(read(&[(0, 0, 1)]).is_err());
+        assert!(read(&[(0, 4, 1), (3, 2, 2)]).is_err());
+        assert!(read(&[(9, 1, 1), (4, 1, 2)]).is_err());
+        assert!(read(&[(0, BLOCK_PAGES + 1, 1)]).is_err());
+        assert!(read(&[(u64::MAX, 2, 1)]).is_err());
     }
 }
