@@ -5,6 +5,7 @@
 
 use crate::extent::{Extent, ExtentSet};
 use crate::history::{Calibration, History};
+use crate::order::{Ranked, learn_order};
 use crate::params::{AnonParams, AnonRule};
 use crate::run_map::RunMap;
 
@@ -17,7 +18,7 @@ pub enum Table {
     Target,
 }
 
-/// What is kept of a page: 4 bytes.
+/// What is kept of a page: 5 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonState {
     /// The table it is in.
@@ -29,6 +30,33 @@ pub struct AnonState {
     /// Binary logarithm of its observation interval: while it is mapped directly, its use is observed in one
     /// switch of so many. 0 for what is new or in doubt.
     pub observe_log2: u8,
+    /// When in a switch it is first demanded, at the earliest: see [`rank_after`].
+    pub rank: u8,
+}
+
+/// Steps into which a switch is divided by the time at which pages are demanded.
+pub const RANKS: u8 = 5;
+
+/// The rank of what is demanded so many microseconds after the signal: 0 in the first 5 ms, and each further one lasts
+/// four times as long. Pages are fetched by rank, within one by address, which the page tables and the swap device
+/// like best. Few ranks, and unequal ones: what is needed first is waited for, and each rank divides runs of pages.
+pub fn rank_after(us: u64) -> u8 {
+    const FIRST_US: u64 = 5_000;
+    let beyond = |rank: &u8| us >= FIRST_US << (2 * rank);
+    (0..RANKS - 1).take_while(beyond).count() as u8
+}
+
+impl Ranked for AnonState {
+    fn rank(self) -> u8 {
+        self.rank
+    }
+
+    fn with_rank(self, rank: u8) -> Self {
+        Self {
+            rank: rank.min(RANKS - 1),
+            ..self
+        }
+    }
 }
 
 impl AnonState {
@@ -38,6 +66,7 @@ impl AnonState {
             timeout: params.timeout_switches,
             history: History::EMPTY.with(true),
             observe_log2: 0,
+            rank: RANKS - 1,
         }
     }
 
@@ -48,6 +77,7 @@ impl AnonState {
             timeout: params.timeout_switches,
             history: self.history.with(true),
             observe_log2: (self.observe_log2 + OBSERVE_LOG2_STEP).min(longest),
+            rank: self.rank,
         }
     }
 
@@ -58,6 +88,7 @@ impl AnonState {
             timeout: self.timeout.checked_sub(1).filter(|&left| left > 0)?,
             history: self.history.with(false),
             observe_log2: 0,
+            rank: self.rank,
         })
     }
 
@@ -73,7 +104,7 @@ impl AnonState {
 /// application a minor fault.
 const OBSERVE_LOG2_STEP: u8 = 4;
 
-/// Pages that share an observation phase.
+/// Pages that share an observation phase, and most that are fetched together.
 const BLOCK_PAGES: u64 = 64;
 
 /// What one switch showed of one process's anonymous pages. Pages in none of these sets are unknown. All sets are
@@ -89,6 +120,8 @@ pub struct AnonObservation {
     pub unused: ExtentSet,
     /// Pages that prepaging brought in, mapped or not.
     pub fetched: ExtentSet,
+    /// Demanded pages with their rank, by [`rank_after`]; a page may be in it again with a later one.
+    pub order: Vec<(Extent, u8)>,
 }
 
 impl AnonObservation {
@@ -98,19 +131,98 @@ impl AnonObservation {
     }
 }
 
+/// Pages of one process to fetch together: at most [`BLOCK_PAGES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AnonRead {
+    /// When they are needed: see [`rank_after`].
+    pub rank: u8,
+    /// Whether they are brought to the swap cache only, so that their use can be seen, and not mapped.
+    pub watch: bool,
+    len: u16,
+    start: u64,
+}
+
+impl AnonRead {
+    /// The virtual pages.
+    pub fn extent(self) -> Extent {
+        Extent::new(self.start, self.len.into())
+    }
+
+    /// Whether `part` follows it, in the same block of pages.
+    fn is_continued_by(self, part: Extent) -> bool {
+        let end = self.extent().end();
+        end == part.start && !end.is_multiple_of(BLOCK_PAGES)
+    }
+}
+
 /// The pages of one process to fetch at the next switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnonTargets {
-    /// To be brought in and mapped.
-    pub map: ExtentSet,
-    /// To be brought to the swap cache only, so that their use can be seen.
-    pub watch: ExtentSet,
+    reads: Vec<AnonRead>,
 }
 
 impl AnonTargets {
+    /// Targets that hold these pages at these ranks, which are disjoint and ascend by page.
+    pub fn new(pages: impl IntoIterator<Item = (Extent, u8, bool)>) -> Self {
+        let mut by_rank: [Vec<AnonRead>; RANKS as usize] = Default::default();
+        for (extent, rank, watch) in pages {
+            let rank = rank.min(RANKS - 1);
+            let reads = &mut by_rank[usize::from(rank)];
+            for part in blocks(extent) {
+                let len = part.len as u16;
+                match reads.last_mut() {
+                    Some(last) if last.watch == watch && last.is_continued_by(part) => {
+                        last.len += len;
+                    }
+                    _ => reads.push(AnonRead {
+                        rank,
+                        watch,
+                        len,
+                        start: part.start,
+                    }),
+                }
+            }
+        }
+        Self {
+            reads: by_rank.concat(),
+        }
+    }
+
+    /// What to fetch, in order: by rank, and by page within one.
+    pub fn reads(&self) -> &[AnonRead] {
+        &self.reads
+    }
+
+    /// The reads of one rank.
+    pub fn of_rank(&self, rank: u8) -> &[AnonRead] {
+        let from = self.reads.partition_point(|read| read.rank < rank);
+        let to = self.reads.partition_point(|read| read.rank <= rank);
+        &self.reads[from..to]
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> u64 {
+        self.reads.iter().map(|read| u64::from(read.len)).sum()
+    }
+
+    /// Pages to be brought in and mapped.
+    pub fn map(&self) -> ExtentSet {
+        self.set(|read| !read.watch)
+    }
+
+    /// Pages to be brought to the swap cache only.
+    pub fn watch(&self) -> ExtentSet {
+        self.set(|read| read.watch)
+    }
+
     /// Both.
     pub fn all(&self) -> ExtentSet {
-        self.map.union(&self.watch)
+        self.set(|_| true)
+    }
+
+    fn set(&self, keep: impl Fn(&AnonRead) -> bool) -> ExtentSet {
+        let kept = self.reads.iter().filter(|read| keep(read));
+        kept.map(|read| read.extent()).collect()
     }
 }
 
@@ -148,10 +260,11 @@ impl AnonTable {
                 calibration.count(state.history, false, pages);
                 state.not_accessed()
             });
+        learn_order(&mut self.map, &seen.order);
     }
 
     /// Evicts runs of pages until at most `runs_max` are left: those with the least timeout first, candidates before
-    /// targets, then the least used and the shortest.
+    /// targets, then the least used, those needed last, and the shortest.
     pub fn bound(&mut self, runs_max: usize) {
         let excess = self.map.runs().saturating_sub(runs_max);
         if excess == 0 {
@@ -162,7 +275,14 @@ impl AnonTable {
             .iter()
             .map(|(extent, state)| {
                 let is_target = state.table == Table::Target;
-                let rank = (state.timeout, is_target, state.history.used(), extent.len);
+                let used = state.history.used();
+                let rank = (
+                    state.timeout,
+                    is_target,
+                    used,
+                    RANKS - state.rank,
+                    extent.len,
+                );
                 (rank, extent)
             })
             .collect();
@@ -208,24 +328,17 @@ impl AnonTable {
         confidence: f32,
         switch: u64,
     ) -> AnonTargets {
-        let mut targets = AnonTargets::default();
-        for (extent, state) in self.map.iter() {
-            let chosen = match params.rule {
-                AnonRule::Paper => state.table == Table::Target,
-                AnonRule::History => calibration.probability(state.history) >= confidence,
+        let chosen = self.map.iter().filter(|(_, state)| match params.rule {
+            AnonRule::Paper => state.table == Table::Target,
+            AnonRule::History => calibration.probability(state.history) >= confidence,
+        });
+        AnonTargets::new(chosen.flat_map(|(extent, state)| {
+            let part = move |part: Extent| {
+                let watch = state.is_observed_in(switch, part.start);
+                (part, state.rank, watch)
             };
-            if !chosen {
-                continue;
-            }
-            for part in blocks(extent) {
-                if state.is_observed_in(switch, part.start) {
-                    targets.watch.push_back(part);
-                } else {
-                    targets.map.push_back(part);
-                }
-            }
-        }
-        targets
+            blocks(extent).map(part)
+        }))
     }
 }
 

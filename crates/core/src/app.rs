@@ -252,7 +252,10 @@ impl AppModel {
                 calibration.probability(state.history) >= params.budget.cool_below
             });
             let vouched = likely.union(&seen.accessed());
-            let pages = targets.map.intersection(&seen.fetched).difference(&vouched);
+            let pages = targets
+                .map()
+                .intersection(&seen.fetched)
+                .difference(&vouched);
             if !pages.is_empty() {
                 cool.push((*instance, pages));
             }

@@ -7,6 +7,7 @@
 use crate::extent::{Extent, ExtentSet};
 use crate::history::{Calibration, History};
 use crate::identity::FileId;
+use crate::order::{Ranked, learn_order};
 use crate::params::{FileCandidates, FileParams, PROFILE_SWITCHES_MAX};
 use crate::run_map::RunMap;
 use serde::{Deserialize, Serialize};
@@ -247,7 +248,10 @@ impl FileTables {
                 && state.rank <= UNRANKED
         };
         self.profiled <= PROFILE_SWITCHES_MAX
-            && self.files.values().all(|map| map.iter().all(|(_, state)| is_valid(state)))
+            && self
+                .files
+                .values()
+                .all(|map| map.iter().all(|(_, state)| is_valid(state)))
     }
 
     /// Number of runs, over all files.
@@ -319,27 +323,16 @@ struct Step<'a> {
 /// The rank of a page whose place is not known: last.
 const UNRANKED: u8 = RANKS;
 
-/// Moves each page's rank to where it was seen: at once where it was accessed earlier than known, a quarter of the
-/// way where later. A thread that waits for one early page gets no further, so that a page that is read too late
-/// costs more than many that are read too early.
-fn rank(map: &mut RunMap<FileState>, order: &[(Extent, u8)]) {
-    let mut by_rank: BTreeMap<u8, Vec<Extent>> = BTreeMap::new();
-    for &(extent, rank) in order {
-        by_rank.entry(rank.min(UNRANKED)).or_default().push(extent);
+impl Ranked for FileState {
+    fn rank(self) -> u8 {
+        self.rank
     }
-    // Windows overlap: of a page, the first access counts.
-    let mut ranked = ExtentSet::new();
-    for (seen, extents) in by_rank {
-        let fresh = ExtentSet::from(extents).difference(&ranked);
-        map.update(&fresh, |state, _| {
-            let state = state?;
-            let rank = match state.rank {
-                known if seen <= known => seen,
-                known => known + (seen - known) / 4,
-            };
-            Some(FileState { rank, ..state })
-        });
-        ranked = ranked.union(&fresh);
+
+    fn with_rank(self, rank: u8) -> Self {
+        Self {
+            rank: rank.min(UNRANKED),
+            ..self
+        }
     }
 }
 
@@ -357,7 +350,7 @@ impl Step<'_> {
             Some(self.accessed(state))
         });
         map.update(&seen.demanded, |state, _| state.map(|s| self.demanded(s)));
-        rank(map, &seen.order);
+        learn_order(map, &seen.order);
         let known = map.pages_where(|_| true);
         let unused = known.difference(&seen.accessed).difference(&seen.unknown);
         map.update(&unused, |state, pages| {

@@ -15,6 +15,7 @@ pub mod history;
 pub mod identity;
 pub mod launch;
 pub mod machine;
+pub mod order;
 pub mod outcome;
 pub mod params;
 pub mod plan;

@@ -74,6 +74,13 @@ pub enum Event {
         /// Time of the last of them.
         last_at: Nanos,
     },
+    /// All that a switch's plan holds was fetched, as far as it could be.
+    Fetched {
+        /// The application.
+        app: AppId,
+        /// Number of the switch.
+        switch: u64,
+    },
     /// Time has passed: the deadline that [`Machine::deadline`] gave has come.
     Tick,
     /// The executor has collected what a switch showed.
@@ -119,7 +126,8 @@ pub enum Action {
         /// Number of the switch.
         switch: u64,
     },
-    /// Fetch the plan's pages, of the kinds that the mode fetches.
+    /// Fetch the plan's pages, of the kinds that the mode fetches, and answer with [`Event::Fetched`]. What is never
+    /// answered lasts until the switch's cap.
     Fetch {
         /// The application.
         app: AppId,
@@ -162,7 +170,11 @@ struct Switching {
     mode: Mode,
     plan: Arc<Plan>,
     began: Nanos,
+    /// When it was last seen not to be quiet.
     last_fault: Nanos,
+    /// Whether its plan is being fetched: nothing is quiet then, since the application's waits for pages in flight are no
+    /// demand faults.
+    is_fetching: bool,
 }
 
 /// A switch that ended and whose observation is being collected.
@@ -274,6 +286,14 @@ impl Machine {
                 }
                 Vec::new()
             }
+            Event::Fetched { app, switch } => {
+                let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
+                if let Some(switching) = switching.filter(|s| s.number == switch) {
+                    switching.is_fetching = false;
+                    switching.last_fault = switching.last_fault.max(now);
+                }
+                Vec::new()
+            }
             Event::Tick => self.tick(now),
             Event::Observed {
                 app,
@@ -365,12 +385,13 @@ impl Machine {
             plan: Arc::clone(&plan),
             began: now,
             last_fault: now,
+            is_fetching: mode.fetches(),
         });
         actions.push(Action::Observe {
             app: app.clone(),
             switch: number,
         });
-        if mode.fetches_anon() || mode.fetches_files() {
+        if mode.fetches() {
             actions.push(Action::Fetch {
                 app: app.clone(),
                 switch: number,
@@ -480,7 +501,7 @@ impl Switching {
         let cap = self
             .began
             .saturating_add(params.switch.cap_ms.saturating_mul(NANOS_PER_MS));
-        match quiet < cap {
+        match quiet < cap && !self.is_fetching {
             true => (quiet, EndCause::Quiet),
             false => (cap, EndCause::Cap),
         }

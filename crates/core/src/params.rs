@@ -27,6 +27,11 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Whether this mode fetches anything.
+    pub const fn fetches(self) -> bool {
+        self.fetches_anon() || self.fetches_files()
+    }
+
     /// Whether this mode fetches anonymous pages.
     pub const fn fetches_anon(self) -> bool {
         matches!(self, Self::Anon | Self::Full)
@@ -72,7 +77,7 @@ pub struct AnonParams {
     /// to the swap cache only, where its use can be seen). Pages newly promoted or in doubt are observed more
     /// often: the interval grows sixteenfold with each observed use from 1 up to this. A power of two, at most 128.
     pub observe_interval_max: u8,
-    /// Most runs of pages kept for one application, over all its processes; 16 bytes each.
+    /// Most runs of pages kept for one application, over all its processes; 10 bytes each.
     pub runs_max: usize,
 }
 
@@ -82,7 +87,7 @@ impl Default for AnonParams {
             rule: AnonRule::History,
             timeout_switches: 5,
             observe_interval_max: 16,
-            runs_max: 12_000,
+            runs_max: 24_000,
         }
     }
 }
@@ -106,7 +111,7 @@ pub struct FileParams {
     pub timeout_switches: u8,
     /// Most files known for one application.
     pub files_max: usize,
-    /// Most runs of pages kept for one application, over all files; 24 bytes each.
+    /// Most runs of pages kept for one application, over all files; 10 bytes each.
     pub runs_max: usize,
 }
 

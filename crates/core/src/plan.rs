@@ -1,6 +1,7 @@
 //! What to fetch at the next switch: made ahead of the signal, which only wakes threads.
 
-use crate::anon::{AnonTable, AnonTargets};
+use crate::anon::{AnonRead, AnonTable, AnonTargets};
+use crate::extent::{Extent, ExtentSet};
 use crate::file::{FileTables, FileTargets};
 use crate::history::Calibration;
 use crate::identity::Instance;
@@ -23,8 +24,7 @@ pub struct Plan {
 impl Plan {
     /// Anonymous pages planned.
     pub fn anon_pages(&self) -> u64 {
-        let pages = |(_, t): &(Instance, AnonTargets)| t.map.pages() + t.watch.pages();
-        self.anon.iter().map(pages).sum()
+        self.anon.iter().map(|(_, targets)| targets.pages()).sum()
     }
 
     /// File pages planned, without gap pages.
@@ -39,9 +39,8 @@ impl Plan {
 
     /// Bytes of memory that the plan takes, in use.
     pub fn bytes(&self) -> usize {
-        use crate::extent::{Extent, ExtentSet};
         let set = |s: &ExtentSet| size_of_val::<[Extent]>(s.extents());
-        let anon = |(_, t): &(Instance, AnonTargets)| set(&t.map) + set(&t.watch);
+        let anon = |(_, t): &(Instance, AnonTargets)| size_of_val::<[AnonRead]>(t.reads());
         let file = |t: &FileTargets| size_of::<FileTargets>() + set(&t.wanted) + set(&t.read);
         self.anon.iter().map(anon).sum::<usize>() + self.files.iter().map(file).sum::<usize>()
     }
@@ -91,7 +90,7 @@ impl Knowledge<'_> {
     ) -> Plan {
         let anon = |(&instance, table): (&Instance, &AnonTable)| {
             let targets = table.targets(&params.anon, self.anon_calibration, confidence, switch);
-            (!targets.map.is_empty() || !targets.watch.is_empty()).then_some((instance, targets))
+            (!targets.reads().is_empty()).then_some((instance, targets))
         };
         Plan {
             anon: self.anon.iter().filter_map(anon).collect(),

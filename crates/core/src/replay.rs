@@ -340,13 +340,14 @@ fn observe_anon(
         Some(swapped) => pages.intersection(swapped),
         None => pages.clone(),
     };
-    let (accessed, fetched, watched) = (out(accessed), out(&targets.all()), out(&targets.watch));
+    let (accessed, fetched, watched) = (out(accessed), out(&targets.all()), out(&targets.watch()));
     let left_out = out(known).difference(&fetched);
     AnonObservation {
         faulted: accessed.difference(&fetched),
         used: watched.intersection(&accessed),
         unused: watched.union(&left_out).difference(&accessed),
         fetched,
+        order: Vec::new(),
     }
 }
 

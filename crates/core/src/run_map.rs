@@ -131,10 +131,7 @@ impl<V: Copy + PartialEq> RunMap<V> {
                     break;
                 }
                 // Before the extent, between runs, and where both overlap.
-                self.push(
-                    Extent::between(run.start, run.end().min(page)),
-                    Some(value),
-                );
+                self.push(Extent::between(run.start, run.end().min(page)), Some(value));
                 let overlap = Extent::between(run.start.max(page), run.end().min(extent.end()));
                 if !overlap.is_empty() {
                     let before = Extent::between(page, overlap.start);

@@ -1,6 +1,6 @@
 //! The two estimators and the plan against naive models, page by page.
 
-use prepage_core::anon::{AnonObservation, AnonTable, Table};
+use prepage_core::anon::{AnonObservation, AnonTable, RANKS, Table, rank_after};
 use prepage_core::app::{AppModel, Observation, Profile, anon_outcome, file_outcome};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::{FileObservation, FileTables, Standing};
@@ -20,11 +20,16 @@ fn sets() -> impl Strategy<Value = ExtentSet> {
 }
 
 fn anon_observation() -> impl Strategy<Value = AnonObservation> {
-    (sets(), sets(), sets(), sets()).prop_map(|(faulted, used, unused, fetched)| AnonObservation {
-        faulted,
-        used,
-        unused,
-        fetched,
+    let ranks = prop::collection::vec(0..RANKS, 8);
+    (sets(), sets(), sets(), sets(), ranks).prop_map(|(faulted, used, unused, fetched, ranks)| {
+        let order = faulted.extents().iter().copied().zip(ranks).collect();
+        AnonObservation {
+            faulted,
+            used,
+            unused,
+            fetched,
+            order,
+        }
     })
 }
 
@@ -111,11 +116,46 @@ proptest! {
         let mut watched = ExtentSet::new();
         for switch in first..first + (1 << longest_log2) {
             let targets = table.targets(&params, &calibration, confidence, switch);
-            prop_assert!(targets.map.intersection(&targets.watch).is_empty());
+            prop_assert!(targets.map().intersection(&targets.watch()).is_empty());
             prop_assert_eq!(&targets.all(), &chosen);
-            watched = watched.union(&targets.watch);
+            watched = watched.union(&targets.watch());
         }
         prop_assert_eq!(watched, chosen);
+    }
+
+    #[test]
+    fn pages_are_fetched_by_the_rank_at_which_they_are_demanded(
+        switches in prop::collection::vec(anon_observation(), 1..12),
+    ) {
+        let (params, mut calibration) = (AnonParams::default(), Calibration::default());
+        let (mut table, mut ranks) = (AnonTable::default(), BTreeMap::new());
+        for seen in &switches {
+            table.learn(seen, &params, &mut calibration);
+            let pages = seen.order.iter().flat_map(|&(e, rank)| (e.start..e.end()).map(move |p| (p, rank)));
+            for (page, rank) in pages {
+                // Known of no rank: the last.
+                let known = ranks.get(&page).copied().unwrap_or(RANKS - 1);
+                let later = known + rank.saturating_sub(known) / 4;
+                ranks.insert(page, if rank <= known { rank } else { later });
+            }
+            ranks.retain(|&page, _| table.map().get(page).is_some());
+        }
+        let rank_of = |page| ranks.get(&page).copied().unwrap_or(RANKS - 1);
+        for (extent, state) in table.map().iter() {
+            prop_assert!((extent.start..extent.end()).all(|page| rank_of(page) == state.rank));
+        }
+        let targets = table.targets(&params, &calibration, 0.0, 1);
+        let order: Vec<(u8, u64)> = targets.reads().iter().map(|r| (r.rank, r.extent().start)).collect();
+        prop_assert!(order.is_sorted());
+        let pages: u64 = targets.reads().iter().map(|r| r.extent().len).sum();
+        prop_assert_eq!(pages, targets.pages());
+        prop_assert_eq!(pages, table.map().pages());
+        for rank in 0..RANKS {
+            let of_rank = targets.of_rank(rank).iter().flat_map(|r| r.extent().start..r.extent().end());
+            prop_assert!(of_rank.into_iter().all(|page| rank_of(page) == rank));
+        }
+        let by_rank: usize = (0..RANKS).map(|rank| targets.of_rank(rank).len()).sum();
+        prop_assert_eq!(by_rank, targets.reads().len());
     }
 
     #[test]
@@ -139,6 +179,22 @@ proptest! {
             prop_assert!(least_kept.is_none_or(|least| rank(&run) <= least));
         }
     }
+}
+
+#[test]
+fn a_rank_lasts_four_times_as_long_as_the_one_before() {
+    let ranks = [
+        0,
+        4_999,
+        5_000,
+        19_999,
+        20_000,
+        79_999,
+        80_000,
+        320_000,
+        u64::MAX,
+    ];
+    assert_eq!(ranks.map(rank_after), [0, 0, 1, 1, 2, 2, 3, 4, 4]);
 }
 
 fn file_id(name: u32, version: i64) -> FileId {

@@ -51,6 +51,11 @@ enum Step {
         app: u8,
         ago_ms: u64,
     },
+    /// `behind` 0 is the switch under way, if one is; else another number.
+    Fetched {
+        app: u8,
+        behind: u64,
+    },
     Tick {
         after_ms: u64,
     },
@@ -109,6 +114,7 @@ fn observations() -> impl Strategy<Value = Box<Observation>> {
             used,
             unused,
             fetched,
+            order: Vec::new(),
         },
     );
     let file =
@@ -178,6 +184,8 @@ fn steps() -> impl Strategy<Value = Step> {
         10 => (app.clone(), sources()).prop_map(|(app, source)| Step::Begin { app, source }),
         6 => app.clone().prop_map(|app| Step::End { app }),
         4 => (app.clone(), 0..500u64).prop_map(|(app, ago_ms)| Step::Faults { app, ago_ms }),
+        6 => (app.clone(), prop_oneof![6 => Just(0u64), 1 => 1..4u64])
+            .prop_map(|(app, behind)| Step::Fetched { app, behind }),
         8 => (0..2_000u64).prop_map(|after_ms| Step::Tick { after_ms }),
         3 => Just(Step::Deadline),
         14 => (
@@ -339,6 +347,13 @@ impl Model {
                     last_at,
                 }
             }
+            Step::Fetched { app, behind } => {
+                let switching = self.apps.get(&id(app)).and_then(|a| a.switching);
+                Event::Fetched {
+                    app: id(app),
+                    switch: switching.unwrap_or(1).wrapping_sub(behind),
+                }
+            }
             Step::Tick { after_ms } => {
                 self.now += after_ms * NANOS_PER_MS;
                 Event::Tick
@@ -394,7 +409,7 @@ impl Model {
                     ..
                 } => {
                     assert_eq!(*fetched, mode);
-                    assert!(mode.fetches_anon() || mode.fetches_files());
+                    assert!(mode.fetches());
                     let model = self.machine.app(app).expect("it is tracked");
                     assert_eq!(plan, model.plan());
                 }
@@ -627,9 +642,9 @@ fn check_app(app: &AppModel, params: &Params) {
     for (instance, targets) in &plan.anon {
         let table = app.instances().find(|(known, _)| *known == instance);
         let (_, table) = table.expect("only the living are planned for");
-        check_set(&targets.map);
-        check_set(&targets.watch);
-        assert!(targets.map.intersection(&targets.watch).is_empty());
+        check_set(&targets.map());
+        check_set(&targets.watch());
+        assert!(targets.map().intersection(&targets.watch()).is_empty());
         assert!(
             targets
                 .all()
@@ -723,6 +738,27 @@ proptest! {
     }
 }
 
+#[test]
+fn a_switch_is_not_quiet_while_its_plan_is_fetched() {
+    let ms = |ms: u64| ms * NANOS_PER_MS;
+    let params = Params::default();
+    let (quiet, cap) = (ms(params.switch.quiet_ms), ms(params.switch.cap_ms));
+    let mut machine = Machine::new(params, Mode::Full);
+    let mut deadline = |now, event| {
+        machine.step(now, event);
+        machine.deadline()
+    };
+    let (app, profile) = (id(0), Box::default());
+    deadline(0, Event::Tracked { app, profile });
+    let (app, source) = (id(0), Source::Focus);
+    assert_eq!(deadline(0, Event::Begin { app, source }), Some(cap));
+    let fetched = |switch| Event::Fetched { app: id(0), switch };
+    assert_eq!(deadline(ms(5), fetched(2)), Some(cap), "another switch's");
+    assert_eq!(deadline(ms(600), fetched(1)), Some(ms(600) + quiet));
+    assert_eq!(deadline(ms(700), fetched(1)), Some(ms(700) + quiet));
+    assert_eq!(deadline(cap, Event::Tick), None);
+}
+
 /// One switch, from its signal to its observation, in which all of `accessed` is accessed.
 fn switch(model: &mut Model, instance: Instance, accessed: &ExtentSet) {
     model.run(Step::Begin {
@@ -734,9 +770,10 @@ fn switch(model: &mut Model, instance: Instance, accessed: &ExtentSet) {
     let planned = planned.map(|(_, t)| t.clone()).unwrap_or_default();
     let seen = AnonObservation {
         faulted: accessed.difference(&planned.all()),
-        used: planned.watch.intersection(accessed),
-        unused: planned.watch.difference(accessed),
+        used: planned.watch().intersection(accessed),
+        unused: planned.watch().difference(accessed),
         fetched: planned.all(),
+        order: Vec::new(),
     };
     model.run(Step::Deadline);
     let seen = Observation {

@@ -382,7 +382,7 @@ fn check_observation(recorded: &RecordedSwitch, seen: &Observation, app: &AppMod
         assert!(seen.accessed().difference(&accessed).is_empty());
         assert!(seen.unused.intersection(&accessed).is_empty());
         assert!(seen.fetched.difference(&planned.all()).is_empty());
-        let seen_of_mapped = seen.used.union(&seen.unused).intersection(&planned.map);
+        let seen_of_mapped = seen.used.union(&seen.unused).intersection(&planned.map());
         assert!(seen_of_mapped.intersection(&seen.fetched).is_empty());
     }
     for (file, seen) in &seen.files {

@@ -118,16 +118,21 @@ impl Engine {
         self.pool.given_up()
     }
 
-    fn fetch(&mut self, now: Nanos, app: &AppId, plan: &Plan, mode: Mode) {
+    fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {
         let switch = self.switches.entry(app.clone()).or_default();
         let members = self.roster.members(app, switch.copy.as_ref());
         let mut job = Job::new(plan, mode, &members, self.swaps_to_disk, now);
-        job.share_among(self.pool.anon_threads());
+        let fetch = &self.params.fetch;
+        let threads = self.pool.anon_threads();
+        job.divide(threads, fetch.disk_span_pages, fetch.disk_span_reads);
         job.keep_within(self.roster.memory_groups(app));
+        let fetched = Event::Fetched {
+            app: app.clone(),
+            switch: number,
+        };
+        job.announce_end(self.observer.outbox().clone(), fetched);
         let job = Arc::new(job);
-        if !job.is_empty() {
-            self.pool.run(&job);
-        }
+        self.pool.run(&job);
         switch.began = now;
         switch.path_us = monotonic_ns().saturating_sub(now) / 1_000;
         switch.job = Some(job).filter(|job| !job.is_empty());
@@ -196,6 +201,7 @@ impl Engine {
             members,
             job: switch.job,
             faults: buffer,
+            began: switch.began,
             switch_path_us: switch.path_us,
         })));
     }
@@ -246,8 +252,11 @@ impl Executor for Engine {
     fn perform(&mut self, now: Nanos, action: Action) {
         match action {
             Action::Fetch {
-                app, plan, mode, ..
-            } => self.fetch(now, &app, &plan, mode),
+                app,
+                switch,
+                plan,
+                mode,
+            } => self.fetch(now, &app, switch, &plan, mode),
             Action::Observe { app, .. } => self.observe(now, &app),
             Action::Collect {
                 app,

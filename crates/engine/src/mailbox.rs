@@ -15,7 +15,7 @@ pub struct Mailbox<C, R> {
     commands: Sender<C>,
     bell: Arc<Bell>,
     results: Receiver<R>,
-    done: Arc<Bell>,
+    outbox: Outbox<R>,
 }
 
 /// The thread's end.
@@ -26,7 +26,7 @@ pub struct Inbox<C, R> {
     outbox: Outbox<R>,
 }
 
-/// Where answers go: of the thread, or of others that it starts.
+/// Where answers go: of the thread, and of others.
 #[derive(Debug)]
 pub struct Outbox<R> {
     results: Sender<R>,
@@ -51,13 +51,14 @@ impl<C: Send + 'static, R: Send + 'static> Mailbox<C, R> {
         let done = Arc::new(Bell::new().map_err(failed)?);
         let (commands, commands_out) = channel();
         let (results_in, results) = channel();
+        let outbox = Outbox {
+            results: results_in,
+            done,
+        };
         let inbox = Inbox {
             commands: commands_out,
             bell: Arc::clone(&bell),
-            outbox: Outbox {
-                results: results_in,
-                done: Arc::clone(&done),
-            },
+            outbox: outbox.clone(),
         };
         std::thread::Builder::new()
             .name(name.into())
@@ -68,7 +69,7 @@ impl<C: Send + 'static, R: Send + 'static> Mailbox<C, R> {
             commands,
             bell,
             results,
-            done,
+            outbox,
         })
     }
 }
@@ -83,17 +84,22 @@ impl<C, R> Mailbox<C, R> {
 
     /// Readable when there are answers.
     pub fn done_fd(&self) -> BorrowedFd<'_> {
-        self.done.fd()
+        self.outbox.done.fd()
     }
 
     /// Makes [`Mailbox::done_fd`] readable.
     pub fn ring_done(&self) {
-        self.done.ring();
+        self.outbox.done.ring();
+    }
+
+    /// Where others than the thread answer.
+    pub fn outbox(&self) -> &Outbox<R> {
+        &self.outbox
     }
 
     /// The answers since the last call.
     pub fn results(&self) -> Vec<R> {
-        self.done.silence();
+        self.outbox.done.silence();
         self.results.try_iter().collect()
     }
 }

@@ -70,6 +70,8 @@ pub struct FetchParams {
     /// Pages of a disk swap device that a thread has read at a time. It submits the next ones before it maps these, so
     /// that twice as many are in flight: what the application itself waits for stands in line behind them.
     pub disk_span_pages: u64,
+    /// Most runs of adjacent pages among them: each is a read, and reads are what a disk has a limit for.
+    pub disk_span_reads: usize,
     /// Cores and threads for file pages.
     pub core_policy: CorePolicy,
     /// The big cores; empty: those of the highest capacity in sysfs.
@@ -105,6 +107,7 @@ impl Default for FetchParams {
             pace_pages: 64,
             pace_us: 20,
             disk_span_pages: 32,
+            disk_span_reads: 4,
             core_policy: CorePolicy::Asap,
             big_cores: Vec::new(),
             little_cores: Vec::new(),
@@ -192,7 +195,7 @@ impl EngineParams {
     pub fn check(&self) -> Result<(), ParamError> {
         let (fetch, observe) = (&self.fetch, &self.observe);
         let ring = |pages: usize| pages.is_power_of_two() && pages <= 1 << 14;
-        let rules: [(bool, &'static str, &'static str); 10] = [
+        let rules: [(bool, &'static str, &'static str); 11] = [
             (
                 (1..=1024).contains(&fetch.anon_batch_pages),
                 "fetch.anon_batch_pages",
@@ -208,6 +211,11 @@ impl EngineParams {
             (
                 (1..=1 << 16).contains(&fetch.disk_span_pages),
                 "fetch.disk_span_pages",
+                "1 to 65536",
+            ),
+            (
+                (1..=1 << 16).contains(&fetch.disk_span_reads),
+                "fetch.disk_span_reads",
                 "1 to 65536",
             ),
             (

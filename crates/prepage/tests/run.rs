@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Service, TempDir, is_root, wait_until};
+use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -409,10 +409,7 @@ fn limits_and_other_users_programs() {
 /// As an ordinary user, from a copy that this user may run.
 fn as_nobody(directory: &TempDir, socket: &Path, arguments: &[&str]) -> Output {
     const NOBODY: u32 = 65_534;
-    let copy = directory.path().join("prepage");
-    if !copy.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_prepage"), &copy).expect("a copy");
-    }
+    let copy = copy_for_others(directory.path());
     let mut command = Command::new(copy);
     command
         .arg("--socket")

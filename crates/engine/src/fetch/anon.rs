@@ -3,21 +3,34 @@
 //! On zram the cores decompress: a page is brought in and mapped at once. On a disk, reads must be in flight
 //! first: a span is submitted, then the span before it is mapped, which waits for its reads. So each thread has two
 //! spans in flight: enough to keep the device busy, and few enough that a read which the application waits for is not
-//! held up by the whole plan. A page that zswap holds in front of a disk goes the disk's way, since pagemap cannot tell
+//! held up by the whole plan. Pages that are only watched are not mapped and so not waited for: of a span that holds no
+//! others, the last one is mapped all the same, which waits for the reads before it. A page that zswap holds in front of a disk goes the disk's way, since pagemap cannot tell
 //! it apart, and costs one pass over the swap cache more.
 
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part, Piece};
-use crate::members::Member;
 use crate::params::FetchParams;
+use prepage_core::anon::RANKS;
 use prepage_core::extent::{Extent, ExtentSet};
+use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::pagemap::PageEntry;
-use prepage_kernel::{process_madvise, process_vm, sched};
+use prepage_kernel::process_madvise::{self, Advice};
+use prepage_kernel::{process_vm, sched};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Pages brought in by one thread, by member, not yet in order.
-type Brought = Vec<(usize, Extent)>;
+/// Pages of one thread, by member, not yet in order.
+type Pages = Vec<(usize, Extent)>;
+
+/// Pages of one process, of some pieces of the plan, that were not mapped when they were looked at.
+#[derive(Debug)]
+struct Absent {
+    member: usize,
+    /// To be mapped.
+    map: Vec<Range<u64>>,
+    /// To be brought to the swap cache only.
+    watch: Vec<Range<u64>>,
+}
 
 /// Works on the job's anonymous pages, as thread number `thread` of those that do, until all are taken.
 pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part: &mut Part) {
@@ -28,19 +41,25 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         heart,
         entries: Vec::new(),
         brought: Vec::new(),
+        waited_on: Vec::new(),
         since_pause: 0,
     };
     match job.swaps_to_disk {
         true => worker.submit_and_bring_all(),
         false => worker.bring_all(),
     }
+    part.anon = by_member(worker.brought);
+    part.waited_on = by_member(worker.waited_on);
+}
+
+fn by_member(pages: Pages) -> BTreeMap<usize, ExtentSet> {
     let mut extents: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
-    for (member, extent) in worker.brought {
+    for (member, extent) in pages {
         extents.entry(member).or_default().push(extent);
     }
-    for (member, extents) in extents {
-        part.anon.insert(member, ExtentSet::from(extents));
-    }
+    let sets = extents.into_iter();
+    sets.map(|(member, extents)| (member, ExtentSet::from(extents)))
+        .collect()
 }
 
 struct Worker<'a> {
@@ -49,7 +68,8 @@ struct Worker<'a> {
     params: &'a FetchParams,
     heart: &'a Heart,
     entries: Vec<PageEntry>,
-    brought: Brought,
+    brought: Pages,
+    waited_on: Pages,
     since_pause: u64,
 }
 
@@ -58,104 +78,136 @@ impl Worker<'_> {
     fn submit_and_bring_all(&mut self) {
         let mut submitted = Vec::new();
         loop {
-            let span = self.job.take_to_submit(self.params.disk_span_pages);
+            let mut span = self.job.take_to_submit();
             if span.is_empty() && submitted.is_empty() {
                 return;
             }
             self.job.note_begin();
             self.heart.beat();
-            let admitted = span.into_iter().take_while(|piece| self.submit(piece));
-            let admitted = admitted.collect();
-            for piece in std::mem::replace(&mut submitted, admitted) {
-                self.bring(&piece);
+            let began = monotonic_ns();
+            for absent in self.admitted(&mut span) {
+                self.read_ahead(absent.member, &absent.map);
+                self.read_ahead(absent.member, &absent.watch);
+            }
+            for absent in self.absent(&submitted) {
+                self.bring(&absent);
+                self.wait_for(&absent);
             }
             self.pause_after(self.params.disk_span_pages);
+            if let Some(piece) = span.first() {
+                leave_the_disk(piece.rank, monotonic_ns().saturating_sub(began) / 1_000);
+            }
+            submitted = span;
         }
-    }
-
-    /// Has the reads of one piece begin, mapping nothing. Returns whether there is headroom for them.
-    fn submit(&mut self, piece: &Piece) -> bool {
-        let member = &self.job.members[piece.member];
-        let ranges = self.absent(member, piece.extent);
-        let admitted = self.job.admit(piece, pages_in(&ranges));
-        if admitted {
-            // A process that ends meanwhile, or a region that is gone: nothing left to bring in.
-            let _ = process_madvise::willneed(member.process.pidfd(), &ranges);
-        }
-        admitted
     }
 
     fn bring_all(&mut self) {
         loop {
-            let pieces = self
-                .job
-                .take_to_map(self.thread, self.params.anon_batch_pages);
+            let batch_pages = self.params.anon_batch_pages;
+            let mut pieces = self.job.take_to_map(self.thread, batch_pages);
             if pieces.is_empty() {
                 return;
             }
             self.job.note_begin();
             self.heart.beat();
-            for piece in pieces {
-                self.bring(&piece);
+            for absent in self.admitted(&mut pieces) {
+                self.bring(&absent);
             }
-            self.pause_after(self.params.anon_batch_pages);
+            self.pause_after(batch_pages);
         }
     }
 
-    /// Brings in one piece: pages that are present are skipped.
-    fn bring(&mut self, piece: &Piece) {
-        let member = &self.job.members[piece.member];
-        let absent = self.absent(member, piece.extent);
-        if absent.is_empty() {
-            return;
+    /// Brings pages in, and maps those that are to be mapped.
+    fn bring(&mut self, absent: &Absent) {
+        if !absent.watch.is_empty() {
+            self.read_ahead(absent.member, &absent.watch);
+            for range in &absent.watch {
+                note(&mut self.brought, absent.member, range.clone());
+            }
         }
-        // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
-        // MADV_WILLNEED brings in only what exists.
-        let swapped: Vec<Range<u64>> = runs(piece.extent, &self.entries, |e| e.swapped());
-        // What goes to a disk was admitted when it was submitted.
-        if !self.job.swaps_to_disk && !self.job.admit(piece, pages_in(&absent)) {
-            return;
-        }
-        if piece.watch || swapped.is_empty() {
-            let _ = process_madvise::willneed(member.process.pidfd(), &absent);
-            self.note(piece.member, &absent);
-            return;
-        }
-        let pages: Vec<u64> = swapped.into_iter().flatten().collect();
+        let pages: Vec<u64> = absent.map.iter().cloned().flatten().collect();
+        let pid = self.job.members[absent.member].instance.pid;
         let mut rest = pages.as_slice();
         while !rest.is_empty() && !self.job.is_cancelled() {
-            let Ok(read) = process_vm::touch(member.instance.pid, rest) else {
+            let Ok(read) = process_vm::touch(pid, rest) else {
                 break;
             };
-            let done: Vec<Range<u64>> = rest[..read].iter().map(|&p| p..p + 1).collect();
-            self.note(piece.member, &done);
+            for &page in &rest[..read] {
+                note(&mut self.brought, absent.member, page..page + 1);
+            }
             // A short call stopped at a page that cannot be read: go on behind it.
             rest = rest.get(read + 1..).unwrap_or_default();
         }
     }
 
-    /// Ranges of the extent's pages that are not mapped.
-    fn absent(&mut self, member: &Member, extent: Extent) -> Vec<Range<u64>> {
-        self.entries.clear();
-        self.entries
-            .resize(extent.len as usize, PageEntry::default());
-        match member.pagemap.read(extent.start, &mut self.entries) {
-            Ok(read) => self.entries.truncate(read),
-            Err(_) => self.entries.clear(),
+    /// Waits for the reads of pages none of which was mapped, by mapping the last one.
+    fn wait_for(&mut self, absent: &Absent) {
+        if let (true, Some(last)) = (absent.map.is_empty(), absent.watch.last()) {
+            let page = last.end - 1;
+            let pid = self.job.members[absent.member].instance.pid;
+            if process_vm::touch(pid, &[page]).is_ok_and(|read| read == 1) {
+                note(&mut self.waited_on, absent.member, page..page + 1);
+            }
         }
-        runs(extent, &self.entries, |e| !e.present())
     }
 
-    fn note(&mut self, member: usize, ranges: &[Range<u64>]) {
-        for range in ranges {
-            match self.brought.last_mut() {
-                Some((last, extent)) if *last == member && extent.end() == range.start => {
-                    extent.len += range.end - range.start;
-                }
-                _ => self
-                    .brought
-                    .push((member, Extent::between(range.start, range.end))),
+    /// Has the reads of pages begin, mapping nothing.
+    fn read_ahead(&self, member: usize, ranges: &[Range<u64>]) {
+        let pidfd = self.job.members[member].process.pidfd();
+        // A process that ends meanwhile, or a region that is gone: nothing left to bring in.
+        let _ = process_madvise::advise_all(pidfd, Advice::WillNeed, ranges);
+    }
+
+    /// The absent pages of those of the pieces that there is headroom for; the others are removed.
+    fn admitted(&mut self, pieces: &mut Vec<Piece>) -> Vec<Absent> {
+        let mut all = Vec::new();
+        for index in 0..pieces.len() {
+            let pages = self.look(&pieces[index], &mut all);
+            if !self.job.admit(&pieces[index], pages) {
+                pieces.truncate(index);
+                return self.absent(pieces);
             }
+        }
+        all
+    }
+
+    /// The absent pages of these pieces.
+    fn absent(&mut self, pieces: &[Piece]) -> Vec<Absent> {
+        let mut all = Vec::new();
+        for piece in pieces {
+            self.look(piece, &mut all);
+        }
+        all
+    }
+
+    /// Adds those pages of a piece that are not mapped. Returns how many they are.
+    fn look(&mut self, piece: &Piece, all: &mut Vec<Absent>) -> u64 {
+        let member = &self.job.members[piece.member];
+        self.entries.clear();
+        self.entries
+            .resize(piece.extent.len as usize, PageEntry::default());
+        let read = member.pagemap.read(piece.extent.start, &mut self.entries);
+        self.entries.truncate(read.unwrap_or(0));
+        if all.last().is_none_or(|last| last.member != piece.member) {
+            all.push(Absent {
+                member: piece.member,
+                map: Vec::new(),
+                watch: Vec::new(),
+            });
+        }
+        let Some(absent) = all.last_mut() else {
+            return 0;
+        };
+        // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
+        // MADV_WILLNEED brings in only what exists.
+        let has_swapped = self.entries.iter().any(|entry| entry.swapped());
+        match piece.watch || !has_swapped {
+            true => add_runs(&mut absent.watch, piece.extent, &self.entries, |e| {
+                !e.present()
+            }),
+            false => add_runs(&mut absent.map, piece.extent, &self.entries, |e| {
+                e.swapped()
+            }),
         }
     }
 
@@ -169,17 +221,37 @@ impl Worker<'_> {
     }
 }
 
-fn pages_in(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).sum()
+/// Leaves the disk to the application for a while, after reads that took `reads_us` microseconds: of pages that it needs
+/// only after 80 ms half of the time, and of those after 320 ms, or of which no time is known, three quarters. A
+/// service's first requests wait for pages of their own, which nobody foresees, behind all that is fetched.
+fn leave_the_disk(rank: u8, reads_us: u64) {
+    const PAUSE_US_MAX: u64 = 20_000;
+    let times = match RANKS - rank {
+        1 => 3,
+        2 => 1,
+        _ => return,
+    };
+    sched::sleep_us((times * reads_us).min(PAUSE_US_MAX));
 }
 
-/// The runs of pages of `extent` whose entry satisfies `wanted`.
-fn runs(
+/// Adds pages of a member, joining those that follow each other.
+fn note(pages: &mut Pages, member: usize, range: Range<u64>) {
+    match pages.last_mut() {
+        Some((last, extent)) if *last == member && extent.end() == range.start => {
+            extent.len += range.end - range.start;
+        }
+        _ => pages.push((member, Extent::between(range.start, range.end))),
+    }
+}
+
+/// Adds the runs of pages of `extent` whose entry satisfies `wanted`. Returns the number of pages.
+fn add_runs(
+    runs: &mut Vec<Range<u64>>,
     extent: Extent,
     entries: &[PageEntry],
     wanted: impl Fn(PageEntry) -> bool,
-) -> Vec<Range<u64>> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
+) -> u64 {
+    let mut pages = 0;
     for (page, &entry) in (extent.start..).zip(entries) {
         if !wanted(entry) {
             continue;
@@ -188,6 +260,7 @@ fn runs(
             Some(last) if last.end == page => last.end += 1,
             _ => runs.push(page..page + 1),
         }
+        pages += 1;
     }
-    runs
+    pages
 }

@@ -1,16 +1,19 @@
 //! One switch's fetching: the work, shared by all threads, and what came of it.
 
+use crate::mailbox::Outbox;
 use crate::members::{Member, Rights};
+use prepage_core::anon::{AnonTargets, RANKS};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::FileTargets;
 use prepage_core::identity::{FileId, Instance};
-use prepage_core::machine::Nanos;
+use prepage_core::machine::{Event, Nanos};
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_kernel::cgroup::Cgroup;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,13 +26,15 @@ pub struct Piece {
     pub member: usize,
     /// Whether they are only brought to the swap cache, so that their use can be seen.
     pub watch: bool,
+    /// When they are needed: see [`prepage_core::anon::rank_after`].
+    pub rank: u8,
     /// Virtual pages.
     pub extent: Extent,
     /// Pages of the plan before it.
     before: u64,
 }
 
-/// A thread's share of the anonymous pages, counted over all pieces.
+/// A thread's share of the anonymous pages of one rank, counted over all pieces.
 #[derive(Debug)]
 struct Share {
     next: AtomicU64,
@@ -41,8 +46,10 @@ struct Share {
 pub struct Job {
     /// The processes whose anonymous pages are fetched.
     pub members: Vec<Arc<Member>>,
-    /// Their pages, in the order of the plan.
+    /// Their pages, by rank.
     pieces: Vec<Piece>,
+    /// The pages of each rank that has any, counted over all pieces.
+    ranks: Vec<Range<u64>>,
     /// The files, large ones first.
     pub files: Vec<JobFile>,
     /// Their pages in the order of first access: index into `files`, and pages.
@@ -55,9 +62,11 @@ pub struct Job {
     /// Whether some swap device is a disk: the reads of a page are then submitted some time before it is mapped.
     pub swaps_to_disk: bool,
     signalled: Nanos,
-    submit_next: AtomicU64,
-    /// One share for each thread, so that two threads rarely meet in one page table, swap cluster or lock.
-    shares: Vec<Share>,
+    /// For disks: the pages that a thread submits at a time, counted over all pieces.
+    spans: Vec<Range<u64>>,
+    spans_taken: AtomicUsize,
+    /// Of each rank one share for each thread, so that two threads rarely meet in one page table, swap cluster or lock.
+    shares: Vec<Vec<Share>>,
     /// The memory control groups that anonymous pages are charged to.
     groups: Vec<Cgroup>,
     /// Pages that can still be charged to them; looked up by the first thread that asks.
@@ -70,6 +79,8 @@ pub struct Job {
     last_fetch: AtomicU64,
     done: Mutex<Fetched>,
     all_done: Condvar,
+    /// What is told when all is done, and to whom.
+    announcement: Option<(Outbox<Event>, Event)>,
 }
 
 /// A file of a job, opened by the first thread that needs it.
@@ -93,6 +104,9 @@ impl JobFile {
 pub struct Fetched {
     /// Anonymous pages brought in, mapped or not, by process instance.
     pub anon: BTreeMap<Instance, ExtentSet>,
+    /// Of these, the pages that were to be watched and were mapped all the same, to wait for reads: see
+    /// [`crate::fetch::anon`].
+    pub waited_on: BTreeMap<Instance, ExtentSet>,
     /// Files found updated, replaced, truncated or gone.
     pub stale_files: BTreeSet<FileId>,
     /// CPU time of the threads, in nanoseconds.
@@ -113,6 +127,7 @@ impl Job {
         let mut job = Self {
             members: Vec::new(),
             pieces: Vec::new(),
+            ranks: Vec::new(),
             files: Vec::new(),
             reads: Vec::new(),
             reads_taken: AtomicUsize::new(0),
@@ -120,7 +135,8 @@ impl Job {
             rights: None,
             swaps_to_disk,
             signalled,
-            submit_next: AtomicU64::new(0),
+            spans: Vec::new(),
+            spans_taken: AtomicUsize::new(0),
             shares: Vec::new(),
             groups: Vec::new(),
             headroom_pages: OnceLock::new(),
@@ -131,6 +147,7 @@ impl Job {
             last_fetch: AtomicU64::new(0),
             done: Mutex::new(Fetched::default()),
             all_done: Condvar::new(),
+            announcement: None,
         };
         if mode.fetches_anon() {
             job.add_anon(plan, members);
@@ -144,25 +161,31 @@ impl Job {
     }
 
     fn add_anon(&mut self, plan: &Plan, members: &[Arc<Member>]) {
-        let mut before = 0;
+        let mut of_members: Vec<(usize, &AnonTargets)> = Vec::new();
         for (instance, targets) in &plan.anon {
-            let Some(member) = members.iter().find(|m| m.instance == *instance) else {
-                continue;
-            };
-            let index = self.members.len();
-            self.members.push(Arc::clone(member));
-            let map = targets.map.extents().iter().map(|&e| (e, false));
-            let watch = targets.watch.extents().iter().map(|&e| (e, true));
-            let mut pieces: Vec<(Extent, bool)> = map.chain(watch).collect();
-            pieces.sort_unstable();
-            for (extent, watch) in pieces {
-                self.pieces.push(Piece {
-                    member: index,
-                    watch,
-                    extent,
-                    before,
-                });
-                before += extent.len;
+            if let Some(member) = members.iter().find(|m| m.instance == *instance) {
+                of_members.push((self.members.len(), targets));
+                self.members.push(Arc::clone(member));
+            }
+        }
+        let mut before = 0;
+        for rank in 0..RANKS {
+            let first = before;
+            for &(member, targets) in &of_members {
+                for read in targets.of_rank(rank) {
+                    let extent = read.extent();
+                    self.pieces.push(Piece {
+                        member,
+                        watch: read.watch,
+                        rank,
+                        extent,
+                        before,
+                    });
+                    before += extent.len;
+                }
+            }
+            if before > first {
+                self.ranks.push(first..before);
             }
         }
     }
@@ -198,16 +221,36 @@ impl Job {
         !self.pieces.is_empty()
     }
 
-    /// Divides the anonymous pages among `threads` threads.
-    pub fn share_among(&mut self, threads: usize) {
-        let pages = self.pieces.last().map_or(0, |p| p.before + p.extent.len);
+    /// Divides the anonymous pages of each rank among `threads` threads, and all of them into spans of at most
+    /// `span_pages` pages in `span_reads` reads.
+    pub fn divide(&mut self, threads: usize, span_pages: u64, span_reads: usize) {
         let threads = threads.max(1) as u64;
-        self.shares = (0..threads)
-            .map(|index| Share {
-                next: AtomicU64::new(pages * index / threads),
-                end: pages * (index + 1) / threads,
-            })
-            .collect();
+        let share = |rank: &Range<u64>, index: u64| {
+            let pages = rank.end - rank.start;
+            Share {
+                next: AtomicU64::new(rank.start + pages * index / threads),
+                end: rank.start + pages * (index + 1) / threads,
+            }
+        };
+        let shares = |rank| (0..threads).map(|index| share(rank, index)).collect();
+        self.shares = self.ranks.iter().map(shares).collect();
+        let (mut from, mut reads) = (0, 0);
+        for piece in &self.pieces {
+            let end = piece.before + piece.extent.len;
+            reads += 1;
+            while end - from >= span_pages || (reads >= span_reads && end > from) {
+                let to = end.min(from + span_pages);
+                self.spans.push(from..to);
+                (from, reads) = (to, 0);
+            }
+        }
+        let pages = self.pieces.last().map_or(0, |p| p.before + p.extent.len);
+        self.spans.extend((pages > from).then_some(from..pages));
+    }
+
+    /// Has `event` sent to `outbox` when every thread has finished.
+    pub fn announce_end(&mut self, outbox: Outbox<Event>, event: Event) {
+        self.announcement = Some((outbox, event));
     }
 
     /// Has no more anonymous pages fetched than these memory control groups have headroom for.
@@ -231,30 +274,39 @@ impl Job {
         admitted
     }
 
-    /// Takes the next `pages` pages to be submitted to the swap device; empty when all are taken.
-    pub fn take_to_submit(&self, pages: u64) -> Vec<Piece> {
-        self.take(&self.submit_next, pages, u64::MAX)
+    /// Takes the next span, to be submitted to the swap device; empty when all are taken.
+    pub fn take_to_submit(&self) -> Vec<Piece> {
+        let index = self.spans_taken.fetch_add(1, Ordering::Relaxed);
+        let span = self.spans.get(index);
+        span.map_or_else(Vec::new, |span| self.pieces_of(span.start, span.end))
     }
 
-    /// Takes the next `pages` pages to be brought in: of thread number `thread`'s share, then of the others'; empty
-    /// when all are taken.
+    /// Takes the next `pages` pages to be brought in, at most: of the first rank that has any left, of thread number
+    /// `thread`'s share and then of the others'; empty when all are taken.
     pub fn take_to_map(&self, thread: usize, pages: u64) -> Vec<Piece> {
-        let count = self.shares.len();
-        let turns = (0..count).map(|turn| &self.shares[(thread + turn) % count]);
-        turns
-            .map(|share| self.take(&share.next, pages, share.end))
-            .find(|taken| !taken.is_empty())
-            .unwrap_or_default()
+        let in_turn = |shares: &Vec<Share>| {
+            let count = shares.len();
+            (0..count).find_map(|turn| {
+                let share = &shares[(thread + turn) % count];
+                let taken = self.take(&share.next, pages, share.end);
+                (!taken.is_empty()).then_some(taken)
+            })
+        };
+        self.shares.iter().find_map(in_turn).unwrap_or_default()
     }
 
     fn take(&self, next: &AtomicU64, pages: u64, end: u64) -> Vec<Piece> {
-        let end = end.min(self.end.load(Ordering::Relaxed));
-        if self.is_cancelled() || next.load(Ordering::Relaxed) >= end {
+        if next.load(Ordering::Relaxed) >= end {
             return Vec::new();
         }
         let from = next.fetch_add(pages, Ordering::Relaxed);
-        let to = from.saturating_add(pages).min(end);
-        if from >= to {
+        self.pieces_of(from, from.saturating_add(pages).min(end))
+    }
+
+    /// The pieces, and parts of pieces, of these pages; none where the job is cancelled, and none that found no headroom.
+    fn pieces_of(&self, from: u64, to: u64) -> Vec<Piece> {
+        let to = to.min(self.end.load(Ordering::Relaxed));
+        if from >= to || self.is_cancelled() {
             return Vec::new();
         }
         let first = self
@@ -321,21 +373,36 @@ impl Job {
     /// Sets how many threads will call [`Job::finish`].
     pub fn expect_workers(&self, workers: usize) {
         lock(&self.done).workers_left = workers;
+        if workers == 0 {
+            self.announce();
+        }
     }
 
     /// Takes one thread's results.
     pub fn finish(&self, part: Part) {
         self.last_fetch.fetch_max(monotonic_ns(), Ordering::Relaxed);
         let mut done = lock(&self.done);
-        for (member, pages) in part.anon {
-            let set = done.anon.entry(self.members[member].instance).or_default();
-            *set = set.union(&pages);
-        }
+        self.add(&mut done.anon, part.anon);
+        self.add(&mut done.waited_on, part.waited_on);
         done.stale_files.extend(part.stale_files);
         done.cpu_ns += part.cpu_ns;
         done.workers_left = done.workers_left.saturating_sub(1);
         if done.workers_left == 0 {
             self.all_done.notify_all();
+            self.announce();
+        }
+    }
+
+    fn announce(&self) {
+        if let Some((outbox, event)) = &self.announcement {
+            outbox.send(event.clone());
+        }
+    }
+
+    fn add(&self, all: &mut BTreeMap<Instance, ExtentSet>, part: BTreeMap<usize, ExtentSet>) {
+        for (member, pages) in part {
+            let set = all.entry(self.members[member].instance).or_default();
+            *set = set.union(&pages);
         }
     }
 
@@ -366,6 +433,8 @@ impl Job {
 pub struct Part {
     /// Anonymous pages brought in, by index into [`Job::members`].
     pub anon: BTreeMap<usize, ExtentSet>,
+    /// Of these, the pages that were to be watched and were mapped, to wait for reads.
+    pub waited_on: BTreeMap<usize, ExtentSet>,
     /// Files found changed.
     pub stale_files: Vec<FileId>,
     /// CPU time, in nanoseconds.

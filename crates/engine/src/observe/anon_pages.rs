@@ -32,6 +32,8 @@ pub struct Question<'a> {
     pub planned: &'a AnonTargets,
     /// Pages that were brought in, mapped or not.
     pub fetched: &'a ExtentSet,
+    /// Of these, the pages that were to be watched and were mapped all the same: they show nothing.
+    pub waited_on: &'a ExtentSet,
     /// Pages of demand faults: anonymous and file.
     pub faulted: ExtentSet,
 }
@@ -52,6 +54,7 @@ pub fn observe(question: Question<'_>) -> Answer {
         known,
         planned,
         fetched,
+        waited_on,
         faulted,
     } = question;
     let planned_all = planned.all();
@@ -61,7 +64,7 @@ pub fn observe(question: Question<'_>) -> Answer {
     let anonymous = table.private.union(&table.swapped).union(&shmem);
     let faulted = faulted.intersection(&anonymous);
 
-    let watched = planned.watch.union(&shmem);
+    let watched = planned.watch().difference(waited_on).union(&shmem);
     let present = table.private.union(&table.shared);
     // Brought in, and gone from the address space since: no page of ours any more.
     let gone = table.absent.difference(&shmem);
@@ -85,6 +88,7 @@ pub fn observe(question: Question<'_>) -> Answer {
             used: used.difference(&faulted),
             fetched: fetched_now.difference(&faulted),
             faulted,
+            order: Vec::new(),
         },
     }
 }

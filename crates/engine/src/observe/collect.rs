@@ -10,10 +10,11 @@ use crate::observe::opens::Opening;
 use crate::observe::resolve::{Paths, View, present_version};
 use crate::observe::waits::late;
 use crate::params::ObserveParams;
-use prepage_core::anon::AnonTargets;
+use prepage_core::anon::{AnonTargets, RANKS, rank_after};
 use prepage_core::app::{Known, Observation};
-use prepage_core::extent::ExtentSet;
+use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::{AppId, FileId};
+use prepage_core::machine::Nanos;
 use prepage_core::outcome::Void;
 use prepage_core::plan::Plan;
 use prepage_kernel::open::process_root;
@@ -39,6 +40,8 @@ pub struct Task {
     pub job: Option<Arc<Job>>,
     /// Its demand faults.
     pub faults: FaultBuffer,
+    /// When it began.
+    pub began: Nanos,
     /// How long the switch's path was held up for, in microseconds.
     pub switch_path_us: u64,
 }
@@ -92,11 +95,13 @@ fn collect_anon(
             known: task.known.anon.get(&instance).unwrap_or(&nothing),
             planned: planned.get(&instance).copied().unwrap_or(&no_targets),
             fetched: fetched.anon.get(&instance).unwrap_or(&nothing),
-            faulted: ExtentSet::from_pages(faulted),
+            waited_on: fetched.waited_on.get(&instance).unwrap_or(&nothing),
+            faulted: ExtentSet::from_pages(faulted.iter().map(|&(page, _)| page).collect()),
         };
-        let answer = anon_pages::observe(question);
+        let mut answer = anon_pages::observe(question);
         reclaimed += answer.reclaimed;
         mapped += answer.observation.fetched.pages();
+        answer.observation.order = order(&faulted, task.began);
         seen.anon.insert(instance, answer.observation);
     }
     seen.events_lost += task.faults.lost.max(task.faults.overflowed.into());
@@ -105,6 +110,20 @@ fn collect_anon(
     } else if task.faults.overflowed || task.faults.lost * LOST_SHARE > faults {
         seen.void = Some(Void::EventsLost);
     }
+}
+
+/// The pages faulted on with their ranks. Faults before the signal are of the first.
+fn order(faulted: &[(u64, Nanos)], began: Nanos) -> Vec<(Extent, u8)> {
+    let mut by_rank: [Vec<u64>; RANKS as usize] = Default::default();
+    for &(page, at) in faulted {
+        let rank = rank_after(at.saturating_sub(began) / 1_000);
+        by_rank[usize::from(rank)].push(page);
+    }
+    let of_rank = |(rank, pages)| {
+        let extents = Vec::from(ExtentSet::from_pages(pages));
+        extents.into_iter().map(move |extent| (extent, rank))
+    };
+    (0..).zip(by_rank).flat_map(of_rank).collect()
 }
 
 /// An observation is void where more than one in so many faults was lost.

@@ -17,8 +17,8 @@ use std::os::fd::BorrowedFd;
 /// Demand faults of one switch: the paper's fault buffer, bounded.
 #[derive(Debug, Default)]
 pub struct FaultBuffer {
-    /// Virtual pages faulted on, by process id, in no order, repeated where faulted on twice.
-    pub pages: BTreeMap<i32, Vec<u64>>,
+    /// Virtual pages faulted on and when, by process id, in no order, repeated where faulted on twice.
+    pub pages: BTreeMap<i32, Vec<(u64, Nanos)>>,
     /// Faults that did not fit, or that the rings lost, as far as they were counted.
     pub lost: u64,
     /// Whether more were lost than were counted.
@@ -157,7 +157,8 @@ impl FaultLog {
         self.recent.retain(|fault| {
             let theirs = pids.contains(&fault.pid);
             if theirs && fault.at >= since {
-                taken.pages.entry(fault.pid).or_default().push(fault.page);
+                let pages = taken.pages.entry(fault.pid).or_default();
+                pages.push((fault.page, fault.at));
             }
             !theirs
         });

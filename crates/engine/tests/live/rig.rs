@@ -150,11 +150,8 @@ impl Rig {
 
     /// A plan of these pages of the child, to be mapped.
     pub fn plan_of(&self, child: &Child, ranges: impl IntoIterator<Item = Range<u64>>) -> Plan {
-        let extents = ranges.into_iter().map(|r| Extent::between(r.start, r.end));
-        let targets = AnonTargets {
-            map: extents.collect(),
-            watch: ExtentSet::new(),
-        };
+        let pages = |r: Range<u64>| (Extent::between(r.start, r.end), 0, false);
+        let targets = AnonTargets::new(ranges.into_iter().map(pages));
         Plan {
             anon: vec![(self.instance(child), targets)],
             ..Plan::default()

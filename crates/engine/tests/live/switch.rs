@@ -1,7 +1,8 @@
 //! Anonymous pages, from the demand fault to the prepaged page.
 
 use crate::rig::{Rig, params, settle};
-use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::anon::AnonTargets;
+use prepage_core::extent::Extent;
 use prepage_core::params::{AnonRule, Mode};
 use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members};
@@ -167,21 +168,29 @@ fn pages_on_a_disk_are_submitted_then_mapped() {
     let mut child = Child::spawn(PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     child.swap_out();
-    let mapped = child.page(0)..child.page(PAGES / 2);
-    let watched = Extent::new(mapped.end, PAGES / 4);
-    let mut plan = rig.plan_of(&child, [mapped]);
-    plan.anon[0].1.watch = ExtentSet::from(vec![watched]);
+    let mapped = Extent::between(child.page(0), child.page(PAGES / 2));
+    let watched = Extent::new(mapped.end(), PAGES / 4);
+    let mut plan = rig.plan_of(&child, []);
+    plan.anon[0].1 = AnonTargets::new([(mapped, 0, false), (watched, 0, true)]);
     rig.fetch(&plan);
     settle(&child);
     let entries = child.entries();
     let (planned, rest) = entries.split_at(PAGES as usize / 2);
+    let (of_watched, not_planned) = rest.split_at(PAGES as usize / 4);
     assert!(planned.iter().all(|entry| entry.present()));
+    assert!(not_planned.iter().all(|entry| entry.swapped()));
+    // Of watched pages, the last of each span is mapped, to wait for the others' reads: nobody learns from it.
+    let span_pages = EngineParams::default().fetch.disk_span_pages;
+    let waited_on = of_watched.iter().filter(|entry| entry.present()).count() as u64;
     assert!(
-        rest.iter().all(|entry| entry.swapped()),
-        "watched, or not planned"
+        (1..=PAGES / 4 / span_pages + 1).contains(&waited_on),
+        "{waited_on}"
     );
     let seen = rig.collect(&plan);
-    assert_eq!(rig.seen(&child, &seen).fetched.pages(), PAGES * 3 / 4);
+    let seen = rig.seen(&child, &seen);
+    assert_eq!(seen.fetched.pages(), PAGES * 3 / 4);
+    assert!(seen.used.is_empty(), "nobody used them");
+    assert_eq!(seen.unused.pages(), PAGES / 4 - waited_on);
     child.tell_pages("verify", 0..PAGES);
 }
 

@@ -152,9 +152,9 @@ impl Service {
             .anon
             .iter()
             .map(|(instance, targets)| {
-                let pages = targets.map.pages() + targets.watch.pages();
-                let step = (pages / each.max(1) as u64).max(1) as usize;
-                let pages = targets.map.iter_pages().chain(targets.watch.iter_pages());
+                let step = (targets.pages() / each.max(1) as u64).max(1) as usize;
+                let extents = targets.reads().iter().map(|read| read.extent());
+                let pages = extents.flat_map(|extent| extent.start..extent.end());
                 (
                     *instance,
                     pages.step_by(step).take(each.max(1)).collect::<Vec<u64>>(),

@@ -220,10 +220,7 @@ impl Service {
 
     /// As another user, from copies that this user may run.
     pub fn call_as(&self, uid: u32, arguments: &[&str]) -> Output {
-        let copy = self.directory.path().join("prepage");
-        if !copy.exists() {
-            std::fs::copy(env!("CARGO_BIN_EXE_prepage"), &copy).expect("a copy");
-        }
+        let copy = copy_for_others(self.directory.path());
         let mut command = Command::new(copy);
         command
             .arg("--socket")
@@ -271,4 +268,17 @@ pub fn message(stream: &mut std::os::unix::net::UnixStream) -> String {
         bytes.push(byte[0]);
     }
     String::from_utf8(bytes).expect("text")
+}
+
+/// A copy of `prepage` that every user may run, where it is not there yet.
+pub fn copy_for_others(directory: &Path) -> PathBuf {
+    let copy = directory.join("prepage");
+    if !copy.exists() {
+        // By another process: what another test forks meanwhile would hold a copy of ours open for writing, and what is
+        // open for writing cannot be executed.
+        let mut cp = Command::new("cp");
+        let copied = cp.arg(env!("CARGO_BIN_EXE_prepage")).arg(&copy).status();
+        assert!(copied.expect("cp").success());
+    }
+    copy
 }
