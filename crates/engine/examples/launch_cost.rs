@@ -49,6 +49,7 @@ impl Bench {
             decision,
             sequence: Arc::new(self.state.sequence.clone()),
             traces_paths,
+            rings_wait_max: Duration::from_secs(1),
         };
         let began = monotonic_ns();
         self.launches.begin(Launch { began, ..launch });

@@ -23,8 +23,7 @@ use crate::launch::crew::Crew;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
-use crate::launch::recorder::{Begun, Command};
-use crate::launch::rings::{Gate, Rings};
+use crate::launch::recorder::{Begun, Command, Opened};
 use crate::mailbox::Mailbox;
 use crate::members::Rights;
 use crate::params::EngineParams;
@@ -39,11 +38,16 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::support::Support;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Most launches under way. One more is neither recorded nor prefetched for.
 pub const LAUNCHES_MAX: usize = 64;
+
+/// How long the rings may take to open. Commonly 2 ms; while another process closes such rings, the kernel (6.18) has
+/// whoever opens some wait for several grace periods of RCU: 70 to 140 ms.
+const RINGS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A launch begins.
 #[derive(Debug)]
@@ -64,6 +68,8 @@ pub struct Launch {
     pub sequence: Arc<LaunchSequence>,
     /// Whether its process may be traced: it waits for its exec, with one thread, and has permitted it.
     pub traces_paths: bool,
+    /// How long the rings may be waited for where they are not open yet; after that it is not recorded.
+    pub rings_wait_max: Duration,
 }
 
 /// A launch is over.
@@ -126,16 +132,17 @@ impl MeasuredLaunch {
 pub struct Launches {
     crew: Crew,
     recorder: Mailbox<Command, LaunchResult>,
-    /// Turns the rings on; `None` where there are none.
-    gate: Option<Arc<Gate>>,
+    /// The rings, once they are open.
+    opened: OnceLock<Opened>,
+    /// Where that comes from.
+    opening: Mutex<Receiver<Opened>>,
     /// What is known of each launch from its beginning until its result is taken.
     under_way: Mutex<BTreeMap<u64, Option<Arc<Prefetch>>>>,
     params: EngineParams,
-    warnings: Vec<String>,
 }
 
 impl Launches {
-    /// Creates the threads and opens the rings. What this kernel refuses is done without: see
+    /// Creates the threads; the one that records opens the rings. What this kernel refuses is done without: see
     /// [`Launches::warnings`].
     ///
     /// # Errors
@@ -163,38 +170,50 @@ impl Launches {
             &params.fetch.big_cores,
             &params.fetch.little_cores,
         );
-        let mut warnings = Vec::new();
-        let opened = Rings::open(&cores.all, &params.observe).and_then(|rings| {
-            let gate = Arc::new(Gate::of(&rings)?);
-            Ok((rings, gate))
-        });
-        let rings = opened
-            .map_err(|error| warnings.push(format!("{error}; launches are not learned")))
-            .ok();
-        let settle_max = Duration::from_millis(params.observe.settle_ms);
+        let (opened, opening) = sync_channel(1);
         Ok(Self {
             crew: Crew::start(params.fetch.path_threads)?,
-            gate: rings.as_ref().map(|(_, gate)| Arc::clone(gate)),
-            recorder: recorder::start(rings, launch, settle_max)?,
+            recorder: recorder::start(cores.all, params, launch, opened)?,
+            opened: OnceLock::new(),
+            opening: Mutex::new(opening),
             under_way: Mutex::default(),
             params: params.clone(),
-            warnings,
         })
     }
 
-    /// What this kernel refused, and what that costs.
+    /// What this kernel refused, and what that costs, as far as it is known after a second.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        let opened = self.opened(RINGS_WAIT_MAX);
+        opened.map_or(&[], |opened| &opened.warnings)
     }
 
-    /// Whether launches can be recorded.
+    /// Whether launches can be recorded, as far as it is known after a second.
     pub fn can_record(&self) -> bool {
-        self.gate.is_some()
+        let opened = self.opened(RINGS_WAIT_MAX);
+        opened.is_some_and(|opened| opened.gate.is_some())
     }
 
-    /// Begins a launch; returns at once, when the threads that prefetch have been woken and everything that is to be
-    /// recorded is. Its id must not be that of another whose result has not been taken.
-    pub fn begin(&self, mut launch: Launch) {
+    /// The rings; `None` where they are not open after `wait_max`.
+    fn opened(&self, wait_max: Duration) -> Option<&Opened> {
+        if self.opened.get().is_none() {
+            let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another may have waited for them meanwhile.
+            if self.opened.get().is_none() {
+                let opened = match opening.recv_timeout(wait_max) {
+                    Ok(opened) => opened,
+                    Err(RecvTimeoutError::Disconnected) => Opened::default(),
+                    Err(RecvTimeoutError::Timeout) => return None,
+                };
+                return Some(self.opened.get_or_init(|| opened));
+            }
+        }
+        self.opened.get()
+    }
+
+    /// Begins a launch: wakes the threads that prefetch, and returns when everything that is to be recorded is. The
+    /// prefetch does not wait for the rings: what it does before they are on, it counts itself. The launch's id must not
+    /// be that of another whose result has not been taken. Returns whether it is recorded.
+    pub fn begin(&self, mut launch: Launch) -> bool {
         let mut under_way = self.under_way();
         let has_room = under_way.len() < LAUNCHES_MAX;
         // A process that is gone already has ended: nothing to fetch for, and nothing to see.
@@ -212,8 +231,9 @@ impl Launches {
         });
         under_way.insert(launch.id, prefetch.clone());
         drop(under_way);
-        let gate = self.gate.as_ref();
-        let gate = gate.filter(|_| launch.decision.records && has_room && place.is_some());
+        let is_recorded = launch.decision.records && has_room && place.is_some();
+        let opened = is_recorded.then(|| self.opened(launch.rings_wait_max));
+        let gate = opened.flatten().and_then(|opened| opened.gate.as_ref());
         let mut profile = None;
         if let Some(gate) = gate {
             gate.enter();
@@ -230,6 +250,7 @@ impl Launches {
             profile,
             launch,
         })));
+        gate.is_some()
     }
 
     /// The picture that stays is there, or the caller knows otherwise that the launch is over.

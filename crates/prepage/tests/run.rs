@@ -43,6 +43,18 @@ fn script(directory: &TempDir, name: &str, content: &str, mode: u32) -> String {
     path.to_str().expect("text").to_owned()
 }
 
+#[test]
+fn relative_paths_are_meant_from_where_it_was_called() {
+    let directory = TempDir::new();
+    let ran = run(Path::new("store"), &["--report", "report", "true"])
+        .current_dir(directory.path())
+        .status()
+        .expect("prepage");
+    assert!(ran.success());
+    report(&directory.path().join("report"), 1);
+    assert!(directory.path().join("store/lock").exists());
+}
+
 /// A program that is large enough to be helped.
 const PROGRAM: [&str; 3] = ["/usr/bin/perl", "-MPOSIX", "-e1"];
 

@@ -10,6 +10,7 @@ use crate::launch::track::{Seen, Track};
 use crate::launch::{Launch, LaunchResult};
 use crate::mailbox::{Closed, Inbox, Mailbox};
 use crate::observe::opens::Opening;
+use crate::params::{EngineParams, ObserveParams};
 use prepage_core::launch::recording::{LaunchEnd, Source, deadline};
 use prepage_core::machine::Nanos;
 use prepage_core::params::launch::LaunchParams;
@@ -19,6 +20,7 @@ use prepage_kernel::sched::{self, Policy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 /// What the thread is told.
@@ -50,27 +52,51 @@ pub struct Begun {
     pub profile: Option<PathProfile>,
 }
 
-/// Creates the thread. Without rings, launches are not recorded.
+/// The rings, as the thread opened them.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// Turns them on; `None` where there are none.
+    pub gate: Option<Arc<Gate>>,
+    /// What this kernel refused, and what that costs.
+    pub warnings: Vec<String>,
+}
+
+/// Creates the thread, which opens the rings: that takes one or two milliseconds, and whoever prefetches need not wait for
+/// it. `opened` gets what came of it. Without rings, launches are not recorded.
 ///
 /// # Errors
 /// [`crate::Error::Thread`] where it cannot be created.
 pub fn start(
-    rings: Option<(Rings, Arc<Gate>)>,
-    params: &LaunchParams,
-    settle_max: Duration,
+    cpus: Vec<usize>,
+    params: &EngineParams,
+    launch: &LaunchParams,
+    opened: SyncSender<Opened>,
 ) -> Result<Mailbox<Command, LaunchResult>> {
-    let params = params.clone();
+    let (observe, params) = (params.observe.clone(), launch.clone());
     Mailbox::start("prepage-record", move |inbox| {
+        let (rings, warnings) = match open(&cpus, &observe) {
+            Ok(rings) => (Some(rings), Vec::new()),
+            Err(error) => (None, vec![format!("{error}; launches are not learned")]),
+        };
+        let gate = rings.as_ref().map(|(_, gate)| Arc::clone(gate));
+        // Nobody may want to know any more.
+        let _ = opened.send(Opened { gate, warnings });
         let thread = Thread {
             rings,
             tracks: BTreeMap::new(),
             settled: Vec::new(),
             params,
-            settle_max,
+            settle_max: Duration::from_millis(observe.settle_ms),
             inbox,
         };
         thread.run();
     })
+}
+
+fn open(cpus: &[usize], params: &ObserveParams) -> Result<(Rings, Arc<Gate>)> {
+    let rings = Rings::open(cpus, params)?;
+    let gate = Arc::new(Gate::of(&rings)?);
+    Ok((rings, gate))
 }
 
 struct Thread {

@@ -6,7 +6,9 @@ use crate::launch_rig::{
 use prepage_core::launch::manager::{Decision, Help};
 use prepage_core::launch::paths::{PathRead, PathReplay};
 use prepage_core::launch::recording::Issuer;
-use prepage_engine::Rights;
+use prepage_core::params::launch::LaunchParams;
+use prepage_engine::{EngineParams, Launch, Launches, Rights};
+use prepage_kernel::sched::capacities;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
@@ -24,6 +26,34 @@ fn stat_of(path: &Path) -> PathReplay {
         path: path.to_str().expect("text").into(),
         read: PathRead::Stat,
     }
+}
+
+#[test]
+fn a_prefetch_does_not_wait_for_the_rings() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let file = directory.file("file", 64);
+    drop_cache(&file);
+    let engine = EngineParams::default();
+    let params = LaunchParams::default();
+    let capacities = capacities().expect("cores");
+    let launches = Launches::start_on(&engine, &params, &capacities).expect("start");
+    let child = Child::spawn(1);
+    let decision = Decision {
+        records: true,
+        ..prefetched(plan(&[(&file, 8, 16)], Vec::new()))
+    };
+    // Nothing has waited for them yet: they are open already, or it is not recorded.
+    let is_recorded = launches.begin(Launch {
+        rings_wait_max: Duration::ZERO,
+        ..launch(1, child.pid(), decision)
+    });
+    assert!(launches.wait_prefetched(1, WAIT_MAX));
+    assert_eq!(cached(&file), pages(&[(8, 16)]));
+    assert!(launches.can_record(), "{:?}", launches.warnings());
+    launches.settled(1);
+    let result = LaunchRig { launches }.result();
+    assert_eq!(result.recording.is_some(), is_recorded);
+    assert_eq!(result.measured.help, Help::Helped);
 }
 
 #[test]

@@ -79,6 +79,7 @@ pub fn launch(id: u64, root_pid: i32, decision: Decision) -> Launch {
         decision,
         sequence: Arc::new(LaunchSequence::default()),
         traces_paths: false,
+        rings_wait_max: WAIT_MAX,
     }
 }
 

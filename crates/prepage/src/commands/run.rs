@@ -99,6 +99,14 @@ impl RunArguments {
         }
     }
 
+    /// The process that is split off has the root directory for its own.
+    fn make_absolute(&mut self) {
+        for path in [&mut self.store, &mut self.report].into_iter().flatten() {
+            // Only an empty path has none: it is refused where it is used.
+            *path = std::path::absolute(&*path).unwrap_or_default();
+        }
+    }
+
     /// Says something, if that is wanted.
     fn say(&self, text: impl std::fmt::Display) {
         if self.verbose {
@@ -112,7 +120,8 @@ impl RunArguments {
 }
 
 /// `prepage run`. Returns only where the command is not run.
-pub fn run(socket: &Path, arguments: RunArguments) -> ExitCode {
+pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
+    arguments.make_absolute();
     if let Some(refused) = prepare(&arguments) {
         let _ = writeln!(std::io::stderr(), "prepage: {refused}");
         return ExitCode::from(1);

@@ -277,6 +277,8 @@ impl Service {
             decision: decided.decision.clone(),
             sequence: Arc::new(decided.state.sequence.clone()),
             traces_paths: false,
+            // They were open before any launch.
+            rings_wait_max: Duration::ZERO,
         });
         let launch = UnderWay {
             app,

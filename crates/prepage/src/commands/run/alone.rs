@@ -33,6 +33,9 @@ const HOLD_MORE_MAX: Duration = Duration::from_millis(200);
 /// How often such signs come.
 const SIGN_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How long the command waits, its prefetch under way, for what records it.
+const HELPED_RINGS_WAIT_MAX: Duration = Duration::from_millis(5);
+
 /// How long a whole prefetch may take, after which the command runs beside it.
 const PREFETCH_MAX: Duration = Duration::from_secs(30);
 
@@ -152,16 +155,10 @@ impl Alone {
     fn start(&self) -> Option<Launches> {
         let capacities = sched::capacities().unwrap_or_default();
         let params = self.asked.options.parameters(&self.config.launch);
-        match Launches::start_on(&self.config.engine(), &params, &capacities) {
-            Ok(launches) => {
-                launches.warnings().iter().for_each(|w| self.say(w));
-                Some(launches)
-            }
-            Err(error) => {
-                self.say(format_args!("not helped: {error}"));
-                None
-            }
-        }
+        let started = Launches::start_on(&self.config.engine(), &params, &capacities);
+        started
+            .map_err(|error| self.say(format_args!("not helped: {error}")))
+            .ok()
     }
 
     fn launch(&self, root_pid: i32, decided: &Decided) -> Launch {
@@ -179,6 +176,11 @@ impl Alone {
             decision: decided.decision.clone(),
             sequence: Arc::new(decided.state.sequence.clone()),
             traces_paths: decided.decision.profiles_paths,
+            // A launch that is helped is not held up to be recorded.
+            rings_wait_max: match decided.decision.prefetch {
+                Some(_) => HELPED_RINGS_WAIT_MAX,
+                None => HOLD_MORE_MAX,
+            },
         }
     }
 
@@ -214,7 +216,7 @@ impl Alone {
     /// Everything beside the command, from before it is executed until its launch is over.
     fn accompany(&self, detached: &Detached) {
         std::thread::scope(|scope| {
-            // The command waits: what opens the rings does not wait for what is read from the store.
+            // The command waits: what starts the threads does not wait for what is read from the store.
             let starting = std::thread::Builder::new().spawn_scoped(scope, || self.start());
             let launches = || match starting {
                 Ok(starting) => starting.join().ok().flatten(),
@@ -245,7 +247,7 @@ impl Alone {
         };
         let launch = self.launch(detached.original_pid(), &decided);
         let began = launch.began;
-        launches.begin(launch);
+        let is_recorded = launches.begin(launch);
         let plan = decided.decision.prefetch.as_ref();
         if plan.is_some_and(|plan| plan.start == LaunchStart::Before) {
             let until = Instant::now() + PREFETCH_MAX;
@@ -266,6 +268,10 @@ impl Alone {
             return self.say("the command was not executed: nothing is learned");
         }
         let exec_us = monotonic_ns().saturating_sub(began) / 1_000;
+        if decided.decision.records && !is_recorded {
+            self.say("not recorded: what reports accesses was not to be had in time");
+            launches.warnings().iter().for_each(|w| self.say(w));
+        }
         let longest = Duration::from_millis(circumstances.params.t_timeout_ms) + RESULT_MARGIN;
         let Some(mut result) = wait_for_result(&launches, longest) else {
             return self.say("the launch's end was not seen: nothing is learned");
