@@ -5,7 +5,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
-.PHONY: demo test lint build install bench bench-quick bench-fetch bench-launch bench-idle bench-policies setup-build setup-test setup-demo clean
+.PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-idle bench-report bench-quick \
+    bench-fetch bench-policies results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
@@ -38,39 +39,58 @@ install: build
 bench-fetch: setup-build build
 	scripts/as-root target/release/prepage-eval fetch
 
-## Launches of ten programs, cold, warm and helped, as FAST section 5 has them: about twenty minutes.
-bench-launch: setup-build build
-	scripts/setup launch
-	scripts/as-root target/release/prepage-eval launch --install --out target/launches.jsonl
-
 ## Switches under each core policy of ASAP section 6.5: about three minutes each.
 bench-policies: setup-demo build
 	scripts/bench-policies target/release target/policies
 
-## Services that sat idle, swapped out whole to zram and then to the disk: about fifty minutes.
-bench-idle: setup-build build
-	$(BENCH) idle --install --out target/idle-zram.jsonl
-	$(BENCH) idle --swap disk --out target/idle-disk.jsonl
-
 BENCH = scripts/as-root target/release/prepage-eval
 
-## The canonical evaluation: eight applications, reclaimed and together, launches, and services that sat idle. Switches that were interrupted go on
-## when the same is said again.
-bench: setup-build build
-	scripts/setup demo launch
-	@echo "about three hours: reclaimed 35 minutes, together 30, launches 45, services 50"
+## The canonical evaluation, about three hours, by parts of at most an hour; each can be run by itself. A part that was
+## interrupted goes on when the same is said again; `rm -r target/bench` begins anew.
+bench: bench-reclaimed bench-together bench-launch bench-idle bench-report
+
+## Eight applications, each swapped out whole: about 35 minutes.
+bench-reclaimed: setup-build build
+	scripts/setup demo
 	mkdir -p target/bench
+	@echo "about 35 minutes"
 	$(BENCH) run --apps all --install --resume --out target/bench/reclaimed.jsonl
-	$(BENCH) run --apps all --setting together --resume --out target/bench/together.jsonl
-	$(BENCH) launch --programs all --install --out target/bench/launches.jsonl
-	$(BENCH) idle --install --out target/bench/idle-zram.jsonl
-	$(BENCH) idle --swap disk --out target/bench/idle-disk.jsonl
+
+## Eight applications at once under one limit, about half of what they hold: about 20 minutes.
+bench-together: setup-build build
+	scripts/setup demo
+	mkdir -p target/bench
+	@echo "about 20 minutes"
+	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 10 --resume \
+	    --out target/bench/together.jsonl
+
+## Launches of all programs, cold, warm and helped, as FAST section 5 has them: about 50 minutes.
+bench-launch: setup-build build
+	scripts/setup launch
+	mkdir -p target/bench
+	@echo "about 50 minutes"
+	$(BENCH) launch --programs all --install --resume --out target/bench/launches.jsonl
+
+## Services that sat idle, swapped out whole to zram and then to the disk: about 50 minutes.
+bench-idle: setup-build build
+	mkdir -p target/bench
+	@echo "about 50 minutes"
+	$(BENCH) idle --install --resume --out target/bench/idle-zram.jsonl
+	$(BENCH) idle --install --swap disk --resume --out target/bench/idle-disk.jsonl
+
+## The report of what has been measured.
+bench-report: build
 	$(BENCH) report target/bench/*.jsonl --out target/bench/report.html --markdown target/bench/report.md
+
+## Keeps the records and tables of the canonical evaluation in results/.
+results: bench-report
+	scripts/keep-results target/bench results
 
 ## Ten minutes of it: four applications, few samples.
 bench-quick: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench-quick
+	@echo "about ten minutes"
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 \
 	    --out target/bench-quick/reclaimed.jsonl
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 5 --warmup 3 \

@@ -9,6 +9,23 @@ use prepage_kernel::swaps::{self, SwapArea, SwapKind};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds since 1970.
+pub fn time_unix_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| d.as_secs())
+}
+
+/// The versions of this program and, where it takes part, of prepage.
+pub fn versions(prepage: Option<String>) -> BTreeMap<String, String> {
+    let own = (
+        "prepage-eval".to_owned(),
+        env!("CARGO_PKG_VERSION").to_owned(),
+    );
+    let prepage = prepage.map(|version| ("prepage".to_owned(), version));
+    [own].into_iter().chain(prepage).collect()
+}
 
 /// Reads the circumstances. What a machine does not have is left out.
 pub fn machine(hierarchies: &Hierarchies, disk_place: &Path) -> Machine {

@@ -180,6 +180,20 @@ impl Group {
         sysfs::write(self.memory.join(file), &bytes.to_string())
     }
 
+    /// How many processes of the group the kernel has killed for want of memory, ever.
+    pub fn oom_kills(&self) -> u64 {
+        let file = if self.memory_v1 {
+            "memory.oom_control"
+        } else {
+            "memory.events"
+        };
+        let text = sysfs::read(self.memory.join(file)).unwrap_or_default();
+        let mut counts = sysfs::parse_pairs(&text);
+        counts
+            .find(|(name, _)| *name == "oom_kill")
+            .map_or(0, |(_, count)| count)
+    }
+
     /// Keeps the group's anonymous pages from being swapped out (file pages are still reclaimed), where v1 offers it.
     pub fn never_swap(&self) {
         let _ = fs::write(self.memory.join("memory.swappiness"), "0");

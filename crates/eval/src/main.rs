@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod apps;
+mod attempts;
 mod circumstances;
 mod clock;
 mod content;
@@ -10,6 +11,7 @@ mod demo;
 mod display;
 mod error;
 mod fetch;
+mod ground;
 mod group;
 mod idle;
 mod launch;
@@ -219,7 +221,7 @@ struct RunArguments {
     /// Run prepaged with this configuration (without its drop-ins) instead of the defaults. It goes into the record.
     #[arg(long, value_name = "FILE")]
     prepage_config: Option<PathBuf>,
-    /// In the settings pressure and together: the limit that all applications share, in MiB [default: 700, together 600].
+    /// In the settings pressure and together: the limit that all applications share, in MiB [default: 700, together 1000].
     #[arg(long)]
     limit_mib: Option<u64>,
     /// In the pressure setting: the working set of a process that competes, in MiB [default: 650].
@@ -329,6 +331,9 @@ struct LaunchArguments {
     /// The record.
     #[arg(long, default_value = "launches.jsonl")]
     out: PathBuf,
+    /// Continue the record: what it holds is not measured again.
+    #[arg(long)]
+    resume: bool,
     /// The directory of prepage; by default that of this program.
     #[arg(long)]
     prepage_bin: Option<PathBuf>,
@@ -353,6 +358,7 @@ impl LaunchArguments {
             installs: self.install,
             prepage_bin: self.prepage_bin,
             out: self.out,
+            resume: self.resume,
         }
     }
 }
@@ -395,6 +401,9 @@ struct IdleArguments {
     /// The record.
     #[arg(long, default_value = "idle.jsonl")]
     out: PathBuf,
+    /// Continue the record: what it holds is not measured again.
+    #[arg(long)]
+    resume: bool,
     /// The directory of prepage and prepaged; by default that of this program.
     #[arg(long)]
     prepage_bin: Option<PathBuf>,
@@ -424,6 +433,7 @@ impl IdleArguments {
             installs: self.install,
             prepage_bin: self.prepage_bin,
             out: self.out,
+            resume: self.resume,
         })
     }
 }

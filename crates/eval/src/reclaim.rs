@@ -1,10 +1,13 @@
-//! Takes an application out of memory, and says what is left of it.
+//! Takes an application out of memory or brings it back, and says what is left of it.
 
+use crate::circumstances::swap_devices;
 use crate::clock::now_ns;
+use crate::display::session::command_in;
 use crate::error::{Context, Result};
 use crate::group::{Group, GroupResidency};
 use crate::pages::{self, PageCounts};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs;
 
 /// What was verified before a sample.
@@ -37,6 +40,8 @@ pub const FILE_TOLERANCE_PAGES: u64 = 1024;
 /// program that reads a library before the application does is charged for its pages, and then nothing takes them out
 /// as long as the application maps them; they stay for all modes alike, so a few percent do no harm to pairs.
 pub const CACHED_TOLERANCE_PAGES: u64 = 4096;
+/// Pages that may be out of memory before a resident sample.
+pub const RESIDENT_TOLERANCE_PAGES: u64 = 256;
 /// Rounds of reclaim before a sample is given up.
 pub const ROUNDS_MAX: u64 = 8;
 
@@ -100,6 +105,44 @@ pub fn reclaim_all(app: &Group, service: Option<&Group>) -> Result<State> {
             return Ok(state);
         }
     }
+}
+
+/// Brings an application into the state in which a sample begins: all out, or resident as it was brought back. Says why it
+/// is not, if so.
+pub fn make_state(
+    app: &Group,
+    service: Option<&Group>,
+    is_resident: bool,
+) -> Result<(State, Option<&'static str>)> {
+    if is_resident {
+        let state = look(app, service)?;
+        let is_out = state.pages.swapped_private > RESIDENT_TOLERANCE_PAGES;
+        return Ok((
+            state,
+            is_out.then_some("pages swapped out before a resident sample"),
+        ));
+    }
+    let state = reclaim_all(app, service)?;
+    let unfit = why_not_out(&state);
+    match unfit.is_some() && swap_devices().is_empty() {
+        true => Ok((state, Some("swap was switched off"))),
+        false => Ok((state, unfit)),
+    }
+}
+
+/// Brings all of an application back. A process inside its group reads the files: the group is charged for their pages, as
+/// for those that the application reads itself, and so loses them when it is reclaimed.
+pub fn bring_back(app: &Group) -> Result<()> {
+    let pids = app.pids();
+    pages::bring_back(&pids)?;
+    let own = std::env::current_exe().context("find", "own executable")?;
+    let files = pages::mapped_files(&pids, &HashSet::new())?;
+    command_in(app, &own.to_string_lossy())?
+        .arg("read-files")
+        .args(files)
+        .status()
+        .context("read files of", app.memory.display())?;
+    Ok(())
 }
 
 /// Drops every clean page of the page cache that nobody maps.

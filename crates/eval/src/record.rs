@@ -1,11 +1,13 @@
 //! The record of a run: one JSON value a line. FORMAT.md describes every field.
 
 mod file;
+mod resume;
 
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::FrameRecord;
 pub use file::{Writer, first_kind, read, read_values};
+pub use resume::{Earlier, Resumable};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
@@ -113,7 +115,8 @@ impl Parameters {
             limit_bytes: match setting {
                 Setting::Reclaimed => None,
                 Setting::Pressure => Some(700 * MIB),
-                Setting::Together => Some(600 * MIB),
+                // About half of what the eight applications hold.
+                Setting::Together => Some(1000 * MIB),
             },
             hog_mib: (setting == Setting::Pressure).then_some(650),
             strangers_percent_max: 10.0,

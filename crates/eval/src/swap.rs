@@ -1,9 +1,10 @@
-//! What a run swaps to, as the only swap there is.
+//! What a run swaps to.
+
+mod zram;
 
 use crate::circumstances::swap_devices;
 use crate::error::{Context, Error, Result};
 use crate::restore::{Restorer, Undo};
-use crate::run;
 use crate::sysfs;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
 use serde::{Deserialize, Serialize};
@@ -33,13 +34,39 @@ impl SwapKind {
     }
 }
 
+/// What a run needs of swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// Nothing: it swaps nothing out.
+    None,
+    /// Whatever is active; a zram device where there is none.
+    Any {
+        /// Its compressor.
+        compressor: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// This kind, as the only swap there is.
+    Only(SwapKind),
+}
+
+/// Sees that swap is as a run needs it, until the end of the run; files are made in `directory`.
+pub fn ensure(swap: &Swap, directory: &Path, restorer: &mut Restorer) -> Result<()> {
+    match swap {
+        Swap::None => Ok(()),
+        Swap::Any { .. } if !swap_devices().is_empty() => Ok(()),
+        Swap::Any { compressor, bytes } => zram::set_up(restorer, compressor, *bytes),
+        Swap::Only(kind) => ensure_only(*kind, directory, restorer),
+    }
+}
+
 const BYTES: u64 = 4 << 30;
 const COMPRESSOR: &str = "lz4";
 const ZSWAP: &str = "/sys/module/zswap/parameters";
 
 /// Sees that swap of this kind is active and no other, until the end of the run. Swap that is active already and of
 /// another kind is not touched: it may hold somebody's memory.
-pub fn ensure(kind: SwapKind, directory: &Path, restorer: &mut Restorer) -> Result<()> {
+pub fn ensure_only(kind: SwapKind, directory: &Path, restorer: &mut Restorer) -> Result<()> {
     let is_wanted = |on: &str| (on == "zram") == (kind == SwapKind::Zram);
     let active = swap_devices();
     if let Some(other) = active.iter().find(|device| !is_wanted(&device.on)) {
@@ -53,9 +80,9 @@ pub fn ensure(kind: SwapKind, directory: &Path, restorer: &mut Restorer) -> Resu
         set_zswap(kind == SwapKind::Zswap, restorer)?;
     }
     match kind {
-        SwapKind::Zram => run::swap::ensure(restorer, COMPRESSOR, BYTES),
-        _ if active.is_empty() => make_file(&directory.join("swap"), restorer),
-        _ => Ok(()),
+        _ if !active.is_empty() => Ok(()),
+        SwapKind::Zram => zram::set_up(restorer, COMPRESSOR, BYTES),
+        SwapKind::Disk | SwapKind::Zswap => make_file(&directory.join("swap"), restorer),
     }
 }
 

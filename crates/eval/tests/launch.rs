@@ -6,6 +6,8 @@ use prepage_core::identity::{AppId, AppKind, FileId};
 use prepage_core::launch::manager::{LaunchState, Phase};
 use prepage_core::launch::sequence::{SequenceFile, SequenceRead};
 use prepage_engine::store::Store;
+use prepage_kernel::filemap::FilemapKind;
+use prepage_kernel::support::Support;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -111,6 +113,35 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["kind"] == kind).collect()
 }
 
+/// Launches `cat` of a file, in a few scenarios, and returns what was said.
+fn launch(directory: &Path, file: &Path, out: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .args(["launch", "--throttle", "emmc"])
+        .args(["--scenarios", "cold,warm,fast,prefetch_only"])
+        // Other tests may run beside it: nothing here depends on time.
+        .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
+        .arg(directory)
+        .arg("--out")
+        .arg(out)
+        .args(arguments)
+        .args(["--", "cat"])
+        .arg(file)
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// The lines of a record.
+fn read(record: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(record).expect("a record was written");
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("every line is JSON"))
+        .collect()
+}
+
 #[test]
 fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
     assert!(
@@ -121,27 +152,10 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
     let file = prepare(&directory);
     let out = directory.join("launches.jsonl");
     let before = traces();
-    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-        .args(["launch", "--runs", "1", "--throttle", "emmc"])
-        .args(["--scenarios", "cold,warm,fast,prefetch_only"])
-        // Other tests may run beside it: nothing here depends on time.
-        .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
-        .arg(&directory)
-        .arg("--out")
-        .arg(&out)
-        .args(["--", "cat"])
-        .arg(&file)
-        .output()
-        .expect("run prepage-eval");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let said = launch(&directory, &file, &out, &["--runs", "1"]);
     assert_eq!(traces(), before);
 
-    let record = fs::read_to_string(&out).expect("a record was written");
-    let lines: Vec<Value> = record
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("every line is JSON"))
-        .collect();
+    let lines = read(&out);
     assert_eq!(lines[0]["kind"], "launches");
     let throttle = &lines[0]["parameters"]["throttle"];
     assert_eq!(throttle["bytes_per_s"], 250_000_000, "{throttle}");
@@ -158,6 +172,36 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         assert_eq!(is_helped, takes_part, "{launch}");
         assert_eq!(launch["capped"], false);
     }
+
+    let reported = Support::probe().filemap_tracepoints;
+    let recorded = of_kind(&lines, "first_accesses");
+    let count = if reported.contains(&FilemapKind::GetPages) {
+        5
+    } else {
+        0
+    };
+    assert_eq!(recorded.len(), count, "{said}");
+    for one in recorded {
+        assert_eq!(one["sequence_pages"], FILE_PAGES, "{one}");
+        // cat reads all of it, by read(2).
+        let last = one["certain"].as_array().and_then(|demands| demands.last());
+        assert_eq!(last.expect("it read the file")[0], FILE_PAGES, "{one}");
+    }
+
+    // What is there is not measured again.
+    launch(&directory, &file, &out, &["--runs", "2", "--resume"]);
+    let lines = read(&out);
+    assert_eq!(of_kind(&lines, "launches").len(), 2);
+    let keys = of_kind(&lines, "launch").into_iter();
+    let keys: Vec<String> = keys
+        .map(|l| format!("{} {}", l["block"], l["scenario"]))
+        .collect();
+    let unique: BTreeSet<&String> = keys.iter().collect();
+    assert_eq!((keys.len(), unique.len()), (8, 8), "{keys:?}");
+    let whole = fs::read(&out).expect("the record is there");
+    launch(&directory, &file, &out, &["--runs", "2", "--resume"]);
+    assert_eq!(fs::read(&out).expect("the record is there"), whole);
+    assert_eq!(traces(), before);
 
     let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .args(["study", "--json"])

@@ -1,4 +1,4 @@
-//! Versions of the programs that take part in a run.
+//! Versions of the applications that take part in a run.
 
 use super::App;
 use crate::packages;
@@ -19,13 +19,9 @@ fn first_line(command: &[&str], home: &Path) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned())
 }
 
-/// The versions of this program, the applications and their packages.
+/// The versions of the applications and their packages.
 pub fn versions(apps: &[App], home: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    found.insert(
-        "prepage-eval".to_owned(),
-        env!("CARGO_PKG_VERSION").to_owned(),
-    );
     for app in apps {
         found.extend(first_line(app.version_command, home).map(|line| (app.name.to_owned(), line)));
         for package in app.packages {

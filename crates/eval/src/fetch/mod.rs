@@ -86,7 +86,7 @@ fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<Group> {
     let directory = Path::new("/var/tmp").join(&name);
     restorer.register(&Undo::Directory(directory.clone()))?;
     std::fs::create_dir(&directory).context("make", directory.display())?;
-    swap::ensure(swap, &directory, restorer)?;
+    swap::ensure_only(swap, &directory, restorer)?;
     let hierarchies = Hierarchies::find()?;
     restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
     Group::create(&hierarchies, &name)

@@ -5,36 +5,32 @@ use super::record::{Parameters, ServiceFacts};
 use super::redis;
 use super::services::{Filling, ServiceKind, Site};
 use super::zipf::Zipf;
-use crate::circumstances;
 use crate::clock::{now_ns, sleep_ms};
-use crate::display::session::{Places, command_in, log_file};
+use crate::display::session::{command_in, log_file};
 use crate::error::{Context, Error, Result};
-use crate::group::{self, Group, Hierarchies};
+use crate::ground::Ground;
+use crate::group::{self, Group};
 use crate::processes::{Counters, Reading, Roles};
 use crate::reclaim;
-use crate::restore::{Restorer, Undo};
-use crate::run::setup::READ_AHEAD_KB;
+use crate::restore::Restorer;
 use crate::service::{self, Service};
-use crate::swap;
+use crate::swap::Swap;
 use prepage_kernel::cgroup::{Cgroup, FreezerState, Version};
 use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 /// The bench of one run.
 #[derive(Debug)]
 pub struct Bench {
-    /// The directories.
-    pub places: Places,
-    /// The mounts of control groups.
-    pub hierarchies: Hierarchies,
+    /// The ground.
+    pub ground: Ground,
     /// prepage, where a mode needs it.
     pub prepage: Option<Service>,
     /// Processors online.
     pub cores: u64,
-    name: String,
 }
 
 /// One service that runs and holds its data.
@@ -66,27 +62,11 @@ impl Bench {
         prepage_bin: Option<&Path>,
         restorer: &mut Restorer,
     ) -> Result<Self> {
-        let name = format!("prepage-eval-{}", std::process::id());
-        let places = Places {
-            disk: PathBuf::from("/var/tmp").join(&name),
-            memory: PathBuf::from("/dev/shm").join(&name),
-        };
-        for directory in [&places.disk, &places.memory] {
-            restorer.register(&Undo::Directory(directory.clone()))?;
-        }
-        places.make()?;
-        swap::ensure(parameters.swap, &places.disk, restorer)?;
-        if let Some(queue) = circumstances::disk_queue(&places.disk) {
-            restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
-        }
-        let hierarchies = Hierarchies::find()?;
-        restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
+        let ground = Ground::lay(&Swap::Only(parameters.swap), restorer)?;
         let mut bench = Self {
-            places,
-            hierarchies,
+            ground,
             prepage: None,
             cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-            name,
         };
         if parameters.modes.iter().any(|mode| mode.is_helped()) {
             bench.start_prepage(parameters, prepage_bin)?;
@@ -99,11 +79,11 @@ impl Bench {
             Some(given) => given.to_path_buf(),
             None => service::default_directory()?,
         };
-        let group = Group::create(&self.hierarchies, &format!("{}/prepage", self.name))?;
+        let group = self.ground.group("prepage")?;
         let config = parameters.prepage_config.as_deref().unwrap_or_default();
         self.prepage = Some(Service::start_alone(
             &directory,
-            &self.places,
+            &self.ground.places,
             group,
             config,
         )?);
@@ -116,7 +96,7 @@ impl Bench {
         kind: ServiceKind,
         parameters: &Parameters,
     ) -> Result<(Running, ServiceFacts)> {
-        let directory = self.places.disk.join(kind.name);
+        let directory = self.ground.places.disk.join(kind.name);
         fs::create_dir_all(&directory).context("make", directory.display())?;
         let (keys, port) = (kind.keys(parameters.size_mib), free_port()?);
         let command = kind.prepare(&Site {
@@ -128,7 +108,7 @@ impl Bench {
         })?;
         // Whatever is cached already is charged to somebody else and would not go when the service is reclaimed.
         reclaim::drop_page_cache()?;
-        let group = Group::create(&self.hierarchies, &format!("{}/{}", self.name, kind.name))?;
+        let group = self.ground.group(kind.name)?;
         let mut process = self.spawn(&kind, &group, &command)?;
         let is_alive = || process.try_wait().is_ok_and(|ended| ended.is_none());
         client::wait_until_ready(port, kind.protocol, is_alive)
@@ -157,25 +137,26 @@ impl Bench {
         command_in(group, &program.to_string_lossy())?
             .args(arguments)
             .stdout(Stdio::null())
-            .stderr(log_file(&self.places.disk, kind.name)?)
+            .stderr(log_file(&self.ground.places.disk, kind.name)?)
             .spawn()
             .context("start", kind.name)
     }
 
     fn last_words(&self, kind: &ServiceKind, error: &Error) -> String {
-        let log = self.places.disk.join(format!("{}.log", kind.name));
+        let log = self.ground.places.disk.join(format!("{}.log", kind.name));
         let said = fs::read_to_string(log).unwrap_or_default();
         format!("{error}; it said: {}", said.trim())
     }
 
     fn freezer(&self, kind: &ServiceKind) -> Option<Cgroup> {
-        let mount = match self.hierarchies.memory_v1 {
-            true => self.hierarchies.unified.as_ref()?,
-            false => &self.hierarchies.memory,
+        let hierarchies = &self.ground.hierarchies;
+        let mount = match hierarchies.memory_v1 {
+            true => hierarchies.unified.as_ref()?,
+            false => &hierarchies.memory,
         };
         Some(Cgroup {
             version: Version::V2,
-            directory: mount.join(&self.name).join(kind.name),
+            directory: mount.join(&self.ground.name).join(kind.name),
         })
     }
 }

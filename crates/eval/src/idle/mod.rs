@@ -34,6 +34,8 @@ pub struct IdleOptions {
     pub prepage_bin: Option<PathBuf>,
     /// The record.
     pub out: PathBuf,
+    /// Continue that record.
+    pub resume: bool,
 }
 
 /// The modes of a run if none are named: all, in their order.

@@ -6,7 +6,7 @@ use super::mode::IdleMode;
 use crate::error::{Error, Result};
 use crate::processes::Counters;
 use crate::reclaim::State;
-use crate::record::{FORMAT, Machine, read_values};
+use crate::record::{FORMAT, Machine, Resumable, read_values};
 use crate::swap::SwapKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Line {
-    /// The circumstances; the first line.
+    /// The circumstances; the first line, and again where a run was resumed.
     Idle(Box<Run>),
     /// A service that was loaded: what it holds.
     Service(Box<ServiceFacts>),
@@ -145,6 +145,39 @@ pub struct Discarded {
     pub state: State,
 }
 
+/// What identifies a sample: service, block and mode.
+pub type Key = (String, u32, IdleMode);
+
+impl Slot {
+    /// Its key.
+    pub fn key(&self) -> Key {
+        (self.service.clone(), self.block, self.mode)
+    }
+}
+
+impl Resumable for Line {
+    type Parameters = Parameters;
+    type Key = Key;
+
+    fn read(path: &Path) -> Result<Vec<Self>> {
+        read(path)
+    }
+
+    fn admits(&self, parameters: &Parameters) -> bool {
+        let Self::Idle(run) = self else { return false };
+        let samples = parameters.samples;
+        let earlier = run.parameters.clone();
+        Parameters { samples, ..earlier } == *parameters
+    }
+
+    fn key(&self) -> Option<Key> {
+        match self {
+            Self::Wakeup(wakeup) => Some(wakeup.slot.key()),
+            _ => None,
+        }
+    }
+}
+
 /// Reads a record.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     let lines: Vec<Line> = read_values(path)?;
@@ -202,6 +235,22 @@ pub(crate) mod tests {
             system: BTreeMap::new(),
             prepage: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_record_goes_on_with_the_same_parameters_and_only_wakeups_are_done() {
+        let first = run(&[IdleMode::Off]);
+        let asked = Parameters {
+            samples: first.parameters.samples + 1,
+            ..first.parameters.clone()
+        };
+        let line = Line::Idle(Box::new(first));
+        assert!(line.admits(&asked) && line.key().is_none());
+        assert!(!line.admits(&Parameters { warmup: 0, ..asked }));
+        let one = wakeup(3, IdleMode::Off, 5.0, 2.0);
+        let key = one.slot.key();
+        assert_eq!(Line::Wakeup(Box::new(one.clone())).key(), Some(key));
+        assert_eq!(Line::LearningWakeup(Box::new(one)).key(), None);
     }
 
     #[test]

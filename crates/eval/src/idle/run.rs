@@ -7,18 +7,14 @@ use super::mode::IdleMode;
 use super::record::{Line, Parameters, Run, Slot, Wakeup};
 use super::sample;
 use super::services::{self, ServiceKind};
+use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::error::{Error, Result};
+use crate::ground::only_run;
 use crate::random::Random;
-use crate::record::{FORMAT, Writer};
+use crate::record::{Earlier, FORMAT, Writer};
 use crate::restore::Restorer;
-use crate::run::{only_run, wait_for_quiet_machine};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Tries of one slot before the run goes on without it.
-const ATTEMPTS_MAX: u32 = 4;
-/// Tries in all: a stranger's load is nobody's fault and tried again more often.
-const STRANGERS_ATTEMPTS_MAX: u32 = 12;
+use crate::service::Service;
 
 /// Runs the experiment.
 pub fn run(options: &IdleOptions) -> Result<()> {
@@ -28,43 +24,49 @@ pub fn run(options: &IdleOptions) -> Result<()> {
     }
     let parameters = &options.parameters;
     let chosen = services::choose(&options.services, options.installs)?;
+    // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
+    let earlier = Earlier::<Line>::read(&options.out, options.resume, parameters)?;
+    let left: Vec<(ServiceKind, Vec<Slot>)> = chosen
+        .into_iter()
+        .map(|kind| {
+            let mut slots = slots(parameters, kind.name);
+            slots.retain(|slot| !earlier.has(&slot.key()));
+            (kind, slots)
+        })
+        .filter(|(_, slots)| !slots.is_empty())
+        .collect();
+    if left.is_empty() {
+        return Ok(());
+    }
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
     let mut bench = Bench::set_up(parameters, bin, &mut restorer)?;
-    let mut writer = Writer::open(&options.out, false)?;
+    let mut writer = earlier.writer(&options.out)?;
     writer.write(&Line::Idle(Box::new(first_line(&bench, parameters))))?;
-    for kind in chosen {
-        measure_service(&mut bench, parameters, kind, &mut writer)?;
+    for (kind, slots) in left {
+        measure_service(&mut bench, parameters, kind, slots, &mut writer)?;
     }
     drop(restorer);
     Ok(())
 }
 
 fn first_line(bench: &Bench, parameters: &Parameters) -> Run {
-    let prepage = bench.prepage.as_ref();
-    let versions = [
-        ("prepage-eval", env!("CARGO_PKG_VERSION").to_owned()),
-        ("prepage", prepage.map_or(String::new(), |p| p.version())),
-    ];
     Run {
         format: FORMAT,
-        time_unix_s: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
+        time_unix_s: circumstances::time_unix_s(),
         parameters: parameters.clone(),
-        machine: circumstances::machine(&bench.hierarchies, &bench.places.disk),
-        versions: versions
-            .map(|(name, version)| (name.to_owned(), version))
-            .into(),
+        machine: bench.ground.machine(),
+        versions: circumstances::versions(bench.prepage.as_ref().map(Service::version)),
     }
 }
 
-/// Starts one service, has prepage learn it, measures all of its slots and ends it.
+/// Starts one service, has prepage learn it, measures these of its slots and ends it.
 fn measure_service(
     bench: &mut Bench,
     parameters: &Parameters,
     kind: ServiceKind,
+    slots: Vec<Slot>,
     writer: &mut Writer,
 ) -> Result<()> {
     eprintln!("== {}: starting and filling it ==", kind.name);
@@ -91,7 +93,7 @@ fn measure_service(
         };
         measure_slot(bench, &mut running, parameters, slot, true, writer)?;
     }
-    for slot in slots(parameters, kind.name) {
+    for slot in slots {
         measure_slot(bench, &mut running, parameters, slot, false, writer)?;
     }
     running.end();
@@ -126,8 +128,9 @@ fn measure_slot(
     is_learning: bool,
     writer: &mut Writer,
 ) -> Result<()> {
-    let mut tries = 0;
-    while tries < ATTEMPTS_MAX && slot.attempt < STRANGERS_ATTEMPTS_MAX {
+    let mut attempts = Attempts::default();
+    while let Some(attempt) = attempts.next() {
+        slot.attempt = attempt;
         match sample::measure(bench, running, parameters, &slot, is_learning)? {
             Ok(wakeup) => {
                 show(&wakeup, is_learning);
@@ -139,15 +142,10 @@ fn measure_slot(
             Err(discarded) => {
                 let word = slot.mode.word();
                 eprintln!("{word:>12}  discarded: {}", discarded.reason);
-                if discarded.reason == sample::STRANGERS_LOAD {
-                    wait_for_quiet_machine();
-                } else {
-                    tries += 1;
-                }
+                attempts.discarded(&discarded.reason);
                 writer.write(&Line::DiscardedWakeup(discarded))?;
             }
         }
-        slot.attempt += 1;
     }
     Ok(())
 }

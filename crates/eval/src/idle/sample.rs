@@ -5,12 +5,10 @@ use super::client::{Requests, Seen};
 use super::histogram::Histogram;
 use super::mode::IdleMode;
 use super::record::{Discarded, Parameters, Slot, Wakeup};
-use crate::circumstances::{load, swap_devices, system_counters};
+use crate::attempts::STRANGERS_LOAD;
+use crate::circumstances::{load, system_counters};
 use crate::clock::{now_ns, process_cpu_us, sleep_ms};
-use crate::display::session::command_in;
 use crate::error::{Context, Result};
-use crate::group::Group;
-use crate::pages;
 use crate::processes::{Counters, Reading};
 use crate::random::Random;
 use crate::reclaim::{self, State};
@@ -19,13 +17,7 @@ use crate::run::bench::group_becomes_idle;
 use crate::service::BeginCall;
 use prepage_kernel::cgroup::Cgroup;
 use prepage_kernel::process;
-use std::collections::{BTreeMap, HashSet};
-
-/// Pages that may be out of memory before a resident sample.
-const RESIDENT_TOLERANCE_PAGES: u64 = 256;
-
-/// The reason of a sample during which somebody else used the machine.
-pub const STRANGERS_LOAD: &str = "a stranger's load";
+use std::collections::BTreeMap;
 
 /// What became of a slot.
 pub type Outcome = std::result::Result<Box<Wakeup>, Box<Discarded>>;
@@ -141,26 +133,11 @@ fn use_it(
         prepage.set_mode(Mode::Off)?;
     }
     if slot.mode.is_resident() {
-        bring_back(&running.group)?;
+        reclaim::bring_back(&running.group)?;
     }
     let requests = draw(running, parameters, slot, "use", parameters.use_ms);
     running.client.send(&requests, || Ok(()), |_| {})?;
     group_becomes_idle(&running.group, IDLE_LIMIT_MS);
-    Ok(())
-}
-
-/// Brings all of the service back. A process inside its group reads the files: the group is charged for their pages, as
-/// for those that the service reads itself, and so loses them when it is reclaimed.
-fn bring_back(group: &Group) -> Result<()> {
-    let pids = group.pids();
-    pages::bring_back(&pids)?;
-    let own = std::env::current_exe().context("find", "own executable")?;
-    let files = pages::mapped_files(&pids, &HashSet::new())?;
-    command_in(group, &own.to_string_lossy())?
-        .arg("read-files")
-        .args(files)
-        .status()
-        .context("read files of", group.memory.display())?;
     Ok(())
 }
 
@@ -173,21 +150,7 @@ fn make_state(
     let prepage = bench.prepage.as_ref().map(|prepage| prepage.group());
     // What a process is called is read while that costs it nothing.
     running.roles.read(&running.group.pids());
-    let (state, unfit) = if mode.is_resident() {
-        let state = reclaim::look(&running.group, prepage)?;
-        let is_out = state.pages.swapped_private > RESIDENT_TOLERANCE_PAGES;
-        (
-            state,
-            is_out.then_some("pages swapped out before a resident sample"),
-        )
-    } else {
-        let state = reclaim::reclaim_all(&running.group, prepage)?;
-        let unfit = reclaim::why_not_out(&state);
-        match unfit.is_some() && swap_devices().is_empty() {
-            true => (state, Some("swap was switched off")),
-            false => (state, unfit),
-        }
-    };
+    let (state, unfit) = reclaim::make_state(&running.group, prepage, mode.is_resident())?;
     if let Some(prepage) = &mut bench.prepage {
         prepage.set_mode(prepage_mode(mode))?;
         prepage.forget_switches()?;

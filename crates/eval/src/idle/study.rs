@@ -111,9 +111,14 @@ pub fn study(path: &Path) -> Result<IdleStudy> {
 pub fn study_lines(lines: Vec<Line>) -> IdleStudy {
     let (mut facts, mut wakeups, mut discarded) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = None;
+    let is_known = |facts: &[ServiceFacts], one: &ServiceFacts| {
+        facts.iter().any(|known| known.service == one.service)
+    };
     for line in lines {
         match line {
-            Line::Idle(run) => first = Some(run),
+            Line::Idle(run) => first = first.or(Some(run)),
+            // A service that was started again to go on with the run is the same one.
+            Line::Service(one) if is_known(&facts, &one) => {}
             Line::Service(one) => facts.push(*one),
             Line::LearningWakeup(_) => {}
             Line::Wakeup(wakeup) => wakeups.push(*wakeup),

@@ -6,25 +6,23 @@ use super::picture::Desk;
 use super::prepage::Prepage;
 use super::programs::Prepared;
 use super::throttle::{self, Throttle};
-use crate::circumstances;
 use crate::display::screen::Screen;
-use crate::display::session::{Places, Session};
+use crate::display::session::Session;
 use crate::display::windows::Display;
 use crate::error::Result;
-use crate::group::{self, Group, Hierarchies};
+use crate::ground::Ground;
+use crate::group::{self, Group};
 use crate::packages::PATH;
-use crate::restore::{Restorer, Undo};
-use crate::run::setup::READ_AHEAD_KB;
+use crate::restore::Restorer;
+use crate::swap::Swap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The bench of one run.
 #[derive(Debug)]
 pub struct Bench {
-    /// The directories.
-    pub places: Places,
-    /// The mounts of control groups.
-    pub hierarchies: Hierarchies,
+    /// The ground.
+    pub ground: Ground,
     /// The group in which everything that is measured runs.
     pub group: Group,
     /// The display, where a program shows a window.
@@ -54,30 +52,21 @@ impl Bench {
         throttle: Option<Throttle>,
         restorer: &mut Restorer,
     ) -> Result<Self> {
-        let name = format!("prepage-eval-{}", std::process::id());
-        let places = Places {
-            disk: PathBuf::from("/var/tmp").join(&name),
-            memory: PathBuf::from("/dev/shm").join(&name),
-        };
-        for directory in [&places.disk, &places.memory] {
-            restorer.register(&Undo::Directory(directory.clone()))?;
-        }
-        places.make()?;
-        if let Some(queue) = circumstances::disk_queue(&places.disk) {
-            restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
-        }
-        let hierarchies = Hierarchies::find()?;
-        restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
-        let session_group = Group::create(&hierarchies, &format!("{name}/session"))?;
-        let group = Group::create(&hierarchies, &format!("{name}/launch"))?;
+        let ground = Ground::lay(&Swap::None, restorer)?;
+        let session_group = ground.group("session")?;
+        let group = ground.group("launch")?;
         let mut procs = group.procs_files();
         if let Some(throttle) = throttle {
-            procs.push(throttle::set_up(restorer, &name, &places.disk, throttle)?);
+            procs.push(throttle::set_up(
+                restorer,
+                &ground.name,
+                &ground.places.disk,
+                throttle,
+            )?);
         }
         Ok(Self {
-            prepage: Prepage::of(prepage_bin, places.disk.join("prepage"))?,
-            places,
-            hierarchies,
+            prepage: Prepage::of(prepage_bin, ground.places.disk.join("prepage"))?,
+            ground,
             group,
             desk: None,
             cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
@@ -89,10 +78,10 @@ impl Bench {
 
     /// Starts the display.
     pub fn start_session(&mut self) -> Result<()> {
-        let session = Session::start(&self.places, &self.session_group)?;
+        let session = Session::start(&self.ground.places, &self.session_group)?;
         self.desk = Some(Desk {
             display: Display::connect(&session.display)?,
-            screen: Screen::open(&self.places.framebuffer())?,
+            screen: Screen::open(&self.ground.places.framebuffer())?,
         });
         self.session = Some(session);
         Ok(())
@@ -105,9 +94,9 @@ impl Bench {
 
     fn environment(&self, program: &Prepared) -> Vec<(String, OsString)> {
         let mut environment = match &self.session {
-            Some(session) if program.window.is_some() => session.environment(&self.places),
+            Some(session) if program.window.is_some() => session.environment(&self.ground.places),
             _ => vec![
-                ("HOME".into(), self.places.home().into()),
+                ("HOME".into(), self.ground.places.home().into()),
                 ("PATH".into(), PATH.into()),
                 ("LANG".into(), "C.UTF-8".into()),
             ],
@@ -119,7 +108,10 @@ impl Bench {
 
     /// The file to which a program's messages go.
     pub fn log(&self, program: &Prepared) -> PathBuf {
-        self.places.disk.join(format!("{}.log", program.name))
+        self.ground
+            .places
+            .disk
+            .join(format!("{}.log", program.name))
     }
 
     /// The last words of a program.

@@ -3,6 +3,7 @@
 use super::record::CacheState;
 use crate::error::{Context, Result};
 use crate::pages::{self, FileKey};
+use prepage_core::extent::Extent;
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::page;
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The pages of a launch sequence, file by file, in extents of pages.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,36 @@ impl SequencePages {
     /// Paths of the files.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.files.keys()
+    }
+
+    /// Those in files that no running process maps: the others are cached before a cold launch, too.
+    pub fn unshared(&self) -> Result<Self> {
+        let mapped = pages::files_mapped_by_others(&[])?;
+        let is_shared = |path: &PathBuf| {
+            let metadata = fs::metadata(path);
+            metadata.is_ok_and(|m| mapped.contains(&FileKey::of_stat(m.dev(), m.ino())))
+        };
+        let files = self.files.iter().filter(|(path, _)| !is_shared(path));
+        Ok(Self {
+            files: files
+                .map(|(path, extents)| (path.clone(), extents.clone()))
+                .collect(),
+        })
+    }
+
+    /// How many there are.
+    pub fn pages(&self) -> u64 {
+        self.files.values().flatten().map(|&(_, len)| len).sum()
+    }
+
+    /// How many of them lie in an extent of a file.
+    pub fn pages_in(&self, path: &Path, extent: Extent) -> u64 {
+        let extents = self.files.get(path).into_iter().flatten();
+        let common = extents.map(|&(start, len)| {
+            let end = extent.end().min(start + len);
+            end.saturating_sub(extent.start.max(start))
+        });
+        common.sum()
     }
 
     /// Adds another program's: a file that both have counts twice.

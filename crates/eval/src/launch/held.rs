@@ -74,6 +74,11 @@ impl Held {
         Ok(Self { child, gate })
     }
 
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
     /// Lets it go.
     pub fn release(mut self) -> Result<Running> {
         let pid = Pid::from_child(&self.child);

@@ -1,10 +1,12 @@
 //! `launch`: how fast programs begin, cold, warm and helped (FAST section 5). `run` touches the machine and writes raw
 //! records; `study` derives every number from them alone.
 
+mod accesses;
 mod bench;
 mod cache;
 mod held;
 mod order;
+pub mod order_bound;
 mod picture;
 mod prepage;
 pub mod programs;
@@ -40,6 +42,8 @@ pub struct LaunchOptions {
     pub prepage_bin: Option<PathBuf>,
     /// The record.
     pub out: PathBuf,
+    /// Continue that record.
+    pub resume: bool,
 }
 
 /// The scenarios of a run if none are named.

@@ -3,7 +3,7 @@
 use super::scenario::Scenario;
 use super::throttle::Throttle;
 use crate::error::{Error, Result};
-use crate::record::{FORMAT, Machine, read_values};
+use crate::record::{FORMAT, Machine, Resumable, read_values};
 use crate::settle::FrameRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,10 +13,12 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Line {
-    /// The circumstances; the first line.
+    /// The circumstances; the first line, and again where a run was resumed.
     Launches(Box<Run>),
     /// A launch that prepage learned from, before the samples.
     LearningLaunch(Box<Launch>),
+    /// When a warm launch needs its pages.
+    FirstAccesses(Box<FirstAccesses>),
     /// A measured launch.
     Launch(Box<Launch>),
     /// Several programs launched at once.
@@ -143,6 +145,26 @@ pub struct Launch {
     pub store_bytes: u64,
 }
 
+/// When so many pages of a launch sequence had been accessed: pages, and microseconds since the launch began.
+pub type Demand = (u64, u64);
+
+/// When a warm launch, recorded, first accessed which part of its launch sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstAccesses {
+    /// The program's name.
+    pub program: String,
+    /// How long the launch took, in microseconds.
+    pub t_end_us: u64,
+    /// Pages of the launch sequence.
+    pub sequence_pages: u64,
+    /// Events that the recorder lost.
+    pub events_lost: u64,
+    /// Pages whose use is certain: read, or faulted on. Only those demands that can bind a prefetch: the upper hull.
+    pub certain: Vec<Demand>,
+    /// The same with the pages that such a fault mapped along. They are used then or later, and not all of them.
+    pub mapped: Vec<Demand>,
+}
+
 /// What the page cache holds of a program's launch sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheState {
@@ -213,6 +235,50 @@ impl Launch {
 pub fn has_fetched(report: Option<&serde_json::Value>) -> bool {
     let of = |name| report?.get("prefetch")?.get(name)?.as_u64();
     of("pages").unwrap_or(0) + of("paths").unwrap_or(0) > 0
+}
+
+/// What identifies a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A launch: program, block and scenario.
+    One(String, u32, Scenario),
+    /// Launches at once: how many, block and scenario.
+    AtOnce(usize, u32, Scenario),
+}
+
+impl Slot {
+    /// Its key.
+    pub fn key(&self) -> Key {
+        Key::One(self.program.clone(), self.block, self.scenario)
+    }
+}
+
+impl Resumable for Line {
+    type Parameters = Parameters;
+    type Key = Key;
+
+    fn read(path: &Path) -> Result<Vec<Self>> {
+        read(path)
+    }
+
+    fn admits(&self, parameters: &Parameters) -> bool {
+        let Self::Launches(run) = self else {
+            return false;
+        };
+        let runs = parameters.runs;
+        let earlier = run.parameters.clone();
+        Parameters { runs, ..earlier } == *parameters
+    }
+
+    fn key(&self) -> Option<Key> {
+        match self {
+            Self::Launch(launch) => Some(launch.slot.key()),
+            Self::Simultaneous(several) => {
+                Some(Key::AtOnce(several.count, several.block, several.scenario))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Reads a record of launches.

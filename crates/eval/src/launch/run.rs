@@ -5,25 +5,23 @@ use super::bench::{Bench, Learned};
 use super::cache::SequencePages;
 use super::order;
 use super::programs::{self, Prepared};
-use super::record::{Discarded, Launch, Learn, Line, Parameters, Run, Slot};
-use super::sample::{self, Outcome};
+use super::record::{Discarded, Launch, Learn, Line, Parameters, ProgramFacts, Run, Slot};
+use super::sample;
 use super::scenario::Scenario;
 use super::simultaneous;
+use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::error::{Error, Result};
+use crate::ground::only_run;
 use crate::packages;
-use crate::record::{FORMAT, Writer};
+use crate::record::{Earlier, FORMAT, Writer};
 use crate::restore::Restorer;
-use crate::run::{only_run, wait_for_quiet_machine};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tries of one slot before the run goes on without it.
-const ATTEMPTS_MAX: u32 = 4;
-/// Tries in all: a stranger's load is nobody's fault and tried again more often.
-const STRANGERS_ATTEMPTS_MAX: u32 = 20;
 /// Launches from which prepage may learn a program: N_rawseq of the paper is 2, a first launch writes what later ones
 /// find, and cold launches after them refine the sequence.
 const LEARNING_LAUNCHES_MAX: u32 = 24;
+/// Warm launches of which the first accesses are recorded.
+const RECORDED_LAUNCHES: u32 = 5;
 /// Launches after which prepage must have begun to help.
 const PROFILING_LAUNCHES_MAX: u32 = 6;
 
@@ -40,34 +38,56 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         Vec::new()
     };
     leave_out_missing_vmtouch(&mut parameters);
+    // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
+    let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
     let mut bench = Bench::set_up(bin, parameters.throttle, &mut restorer)?;
     eprintln!("making the programs' content ...");
     let mut prepared: Vec<Prepared> = chosen
         .iter()
-        .map(|program| program.prepare(&bench.places, parameters.seed))
+        .map(|program| program.prepare(&bench.ground.places, parameters.seed))
         .collect::<Result<_>>()?;
     if !options.command.is_empty() {
-        prepared.push(Prepared::of_command(&options.command, &bench.places)?);
+        prepared.push(Prepared::of_command(
+            &options.command,
+            &bench.ground.places,
+        )?);
     }
     if prepared.iter().any(|program| program.window.is_some()) {
         bench.start_session()?;
     }
-    let mut writer = Writer::open(&options.out, false)?;
-    let first = first_line(&bench, &parameters, &prepared);
+    let facts = prepared.iter().map(Prepared::facts).collect();
+    let at_once = simultaneous::left(&parameters, &earlier);
+    // Those that are launched at once have to be learned for that, too.
+    let is_left = |slots: &[Slot]| !slots.is_empty() || !at_once.is_empty();
+    let left: Vec<(Prepared, Vec<Slot>)> = prepared
+        .into_iter()
+        .map(|program| {
+            let mut slots = order::slots(&parameters, &program.name);
+            slots.retain(|slot| !earlier.has(&slot.key()));
+            (program, slots)
+        })
+        .filter(|(_, slots)| is_left(slots))
+        .collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let mut writer = earlier.writer(&options.out)?;
+    let first = first_line(&bench, &parameters, facts);
     writer.write(&Line::Launches(Box::new(first)))?;
     let mut learned = Vec::new();
-    for program in prepared {
+    for (program, slots) in left {
         learned.extend(measure_program(
             &mut bench,
             &parameters,
             program,
+            slots,
             &mut writer,
         )?);
     }
-    simultaneous::measure_all(&bench, &parameters, &learned, &mut writer)?;
+    simultaneous::measure_all(&bench, &parameters, &learned, at_once, &mut writer)?;
     drop(restorer);
     Ok(())
 }
@@ -80,37 +100,38 @@ fn leave_out_missing_vmtouch(parameters: &mut Parameters) {
     }
 }
 
-fn first_line(bench: &Bench, parameters: &Parameters, programs: &[Prepared]) -> Run {
-    let versions = [
-        ("prepage-eval", env!("CARGO_PKG_VERSION").to_owned()),
-        ("prepage", bench.prepage.version()),
-    ];
+fn first_line(bench: &Bench, parameters: &Parameters, programs: Vec<ProgramFacts>) -> Run {
     Run {
         format: FORMAT,
-        time_unix_s: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
+        time_unix_s: circumstances::time_unix_s(),
         parameters: parameters.clone(),
-        programs: programs.iter().map(Prepared::facts).collect(),
-        machine: circumstances::machine(&bench.hierarchies, &bench.places.disk),
-        versions: versions
-            .map(|(name, version)| (name.to_owned(), version))
-            .into(),
+        programs,
+        machine: bench.ground.machine(),
+        versions: circumstances::versions(Some(bench.prepage.version())),
     }
 }
 
-/// Learns a program and measures all of its slots. `None` if prepage does not learn it: nothing to compare then.
+/// Learns a program and measures these of its slots. `None` if prepage does not learn it: nothing to compare then.
 fn measure_program(
     bench: &mut Bench,
     parameters: &Parameters,
     program: Prepared,
+    slots: Vec<Slot>,
     writer: &mut Writer,
 ) -> Result<Option<Learned>> {
     eprintln!("== {} ==", program.name);
     let Some(learned) = learn(bench, parameters, program, writer)? else {
         return Ok(None);
     };
-    for slot in order::slots(parameters, &learned.program.name) {
+    if !slots.is_empty() && parameters.scenarios.contains(&Scenario::PrefetchOnly) {
+        for _ in 0..RECORDED_LAUNCHES {
+            let accesses = sample::record_accesses(bench, parameters, &learned)?;
+            if let Some(accesses) = accesses {
+                writer.write(&Line::FirstAccesses(Box::new(accesses)))?;
+            }
+        }
+    }
+    for slot in slots {
         measure_slot(bench, parameters, &learned, slot, writer)?;
     }
     Ok(Some(learned))
@@ -185,29 +206,21 @@ fn measure_slot(
     mut slot: Slot,
     writer: &mut Writer,
 ) -> Result<()> {
-    let mut tries = 0;
-    while tries < ATTEMPTS_MAX && slot.attempt < STRANGERS_ATTEMPTS_MAX {
-        let outcome: Outcome = sample::measure(bench, parameters, learned, &slot)?;
-        match outcome {
+    let mut attempts = Attempts::default();
+    while let Some(attempt) = attempts.next() {
+        slot.attempt = attempt;
+        match sample::measure(bench, parameters, learned, &slot)? {
             Ok(launch) => {
                 show(&launch, false);
                 return writer.write(&Line::Launch(launch));
             }
             Err(discarded) => {
-                eprintln!(
-                    "{:>16}  discarded: {}",
-                    slot.scenario.word(),
-                    discarded.reason
-                );
-                if discarded.reason.starts_with(sample::STRANGERS_LOAD) {
-                    wait_for_quiet_machine();
-                } else {
-                    tries += 1;
-                }
+                let scenario = slot.scenario.word();
+                eprintln!("{scenario:>16}  discarded: {}", discarded.reason);
+                attempts.discarded(&discarded.reason);
                 writer.write(&Line::DiscardedLaunch(discarded))?;
             }
         }
-        slot.attempt += 1;
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! One launch: bring the cache into its state, hold the command, let it go, see its end, put everything to rest.
 
+use super::accesses::{Recorder, first_accesses};
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
 use super::held::{Held, Running};
 use super::picture::Seen;
 use super::programs::{Prepared, Window};
-use super::record::{CacheState, Discarded, Launch, Parameters, Slot};
+use super::record::{CacheState, Discarded, FirstAccesses, Launch, Parameters, Slot};
 use super::scenario::Scenario;
+use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_counters};
 use crate::clock::{now_ns, process_cpu_us};
 use crate::error::Result;
@@ -16,9 +18,6 @@ use std::process::ExitStatus;
 
 /// What became of a slot.
 pub type Outcome = std::result::Result<Box<Launch>, Box<Discarded>>;
-
-/// The reason of a launch during which somebody else used the machine.
-pub const STRANGERS_LOAD: &str = "a stranger's load";
 
 /// Measures one launch of a program that prepage has learned.
 pub fn measure(
@@ -60,6 +59,7 @@ pub fn measure(
         beside: (slot.scenario == Scenario::Vmtouch).then(|| vmtouch(&learned.pages)),
         is_cold: !is_warm,
         window: program.window.filter(|_| slot.scenario.runs_program()),
+        recorder: None,
     };
     let seen = watch(bench, parameters, wanted)?;
     let takes_part = slot.scenario.prepage_arguments().is_some();
@@ -117,6 +117,30 @@ pub fn warm_up(bench: &mut Bench, parameters: &Parameters, program: &Prepared) -
     watch(bench, parameters, Wanted::of(program, &program.command))?;
     bench.end_processes();
     Ok(())
+}
+
+/// Records one warm launch of a program that prepage has learned; nothing where this kernel reports no accesses.
+pub fn record_accesses(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    learned: &Learned,
+) -> Result<Option<FirstAccesses>> {
+    let program = &learned.program;
+    let Some(mut recorder) = Recorder::start()? else {
+        return Ok(None);
+    };
+    warm_up(bench, parameters, program)?;
+    let pages = learned.pages.unshared()?;
+    let wanted = Wanted {
+        recorder: Some(&mut recorder),
+        ..Wanted::of(program, &program.command)
+    };
+    let seen = watch(bench, parameters, wanted)?;
+    let recording = recorder.end(seen.t0_ns)?;
+    bench.end_processes();
+    let t_end_us = seen.seen.t_end_ns / 1_000;
+    let name = &program.name;
+    Ok(Some(first_accesses(name, &recording, &pages, t_end_us)))
 }
 
 fn launch(
@@ -193,6 +217,8 @@ struct Wanted<'a> {
     is_cold: bool,
     /// The window whose picture ends the launch; otherwise its exit does.
     window: Option<Window>,
+    /// Who records it.
+    recorder: Option<&'a mut Recorder>,
 }
 
 impl<'a> Wanted<'a> {
@@ -203,6 +229,7 @@ impl<'a> Wanted<'a> {
             beside: None,
             is_cold: false,
             window: program.window,
+            recorder: None,
         }
     }
 }
@@ -224,6 +251,9 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
     }
     let load = load();
     let counted = Counted::read(bench);
+    if let Some(recorder) = wanted.recorder {
+        recorder.begin(held.pid());
+    }
     let mut running_beside = held_beside.map(Held::release).transpose()?;
     let mut running = held.release()?;
     let t0_ns = running_beside.as_ref().map_or(running.t0_ns, |r| r.t0_ns);

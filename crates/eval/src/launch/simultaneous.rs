@@ -4,28 +4,46 @@ use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
 use super::held::{Held, Running};
 use super::order;
-use super::record::{CacheState, Line, Parameters, Simultaneous, has_fetched};
+use super::record::{CacheState, Key, Line, Parameters, Simultaneous, has_fetched};
 use super::scenario::Scenario;
 use crate::circumstances::system_counters;
 use crate::error::Result;
-use crate::record::Writer;
+use crate::record::{Earlier, Writer};
 use std::collections::BTreeMap;
 
 /// Repetitions of each number of programs and scenario.
 const RUNS_MAX: u32 = 5;
+
+/// One measurement: how many at once, block, place in the block, and scenario.
+type Turn = (usize, u32, u32, Scenario);
+
+/// What is asked for and a record does not hold.
+pub fn left(parameters: &Parameters, earlier: &Earlier<Line>) -> Vec<Turn> {
+    let mut left = Vec::new();
+    for &count in &parameters.simultaneous {
+        for block in 0..parameters.runs.min(RUNS_MAX) {
+            let scenarios = order::simultaneous(parameters.seed, count, block);
+            let turns = (0..).zip(scenarios);
+            left.extend(turns.map(|(order, scenario)| (count, block, order, scenario)));
+        }
+    }
+    left.retain(|&(count, block, _, scenario)| !earlier.has(&Key::AtOnce(count, block, scenario)));
+    left
+}
 
 /// Launches the first `count` programs that exit, for each of the counts that was asked for.
 pub fn measure_all(
     bench: &Bench,
     parameters: &Parameters,
     learned: &[Learned],
+    left: Vec<Turn>,
     writer: &mut Writer,
 ) -> Result<()> {
     let exiting: Vec<&Learned> = learned
         .iter()
         .filter(|learned| learned.program.window.is_none())
         .collect();
-    for &count in &parameters.simultaneous {
+    for (count, block, order, scenario) in left {
         let Some(programs) = exiting.get(..count) else {
             let there = exiting.len();
             eprintln!(
@@ -33,26 +51,21 @@ pub fn measure_all(
             );
             continue;
         };
-        for block in 0..parameters.runs.min(RUNS_MAX) {
-            let scenarios = order::simultaneous(parameters.seed, count, block);
-            for (order, scenario) in (0..).zip(scenarios) {
-                let at = Simultaneous {
-                    count,
-                    block,
-                    order,
-                    scenario,
-                    t0_monotonic_ns: 0,
-                    t_end_ns: BTreeMap::new(),
-                    capped: false,
-                    state: CacheState::default(),
-                    helped: 0,
-                    system: BTreeMap::new(),
-                };
-                let measured = measure(bench, parameters, programs, at)?;
-                show(&measured);
-                writer.write(&Line::Simultaneous(Box::new(measured)))?;
-            }
-        }
+        let at = Simultaneous {
+            count,
+            block,
+            order,
+            scenario,
+            t0_monotonic_ns: 0,
+            t_end_ns: BTreeMap::new(),
+            capped: false,
+            state: CacheState::default(),
+            helped: 0,
+            system: BTreeMap::new(),
+        };
+        let measured = measure(bench, parameters, programs, at)?;
+        show(&measured);
+        writer.write(&Line::Simultaneous(Box::new(measured)))?;
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! `study` of launches: every number is a pure function of the record.
 
-use super::record::{self, Discarded, Launch, Line, Run, Simultaneous};
+use super::order_bound::{OrderBound, order_bound};
+use super::record::{
+    self, Discarded, FirstAccesses, Launch, Line, ProgramFacts, Run, Simultaneous,
+};
 use super::scenario::Scenario;
 use crate::error::Result;
 use crate::statistics::{Estimate, bootstrap, median, median_estimate};
@@ -32,6 +35,8 @@ pub struct ProgramRow {
     pub scenarios: Vec<ScenarioRow>,
     /// t_bound = max(t_ssd, t_cpu) (FAST, equation 5), with t_cpu = t_warm: no overlap of the two can be faster.
     pub bound_ms: Option<Estimate>,
+    /// The bound of a launch that runs while its pages come in.
+    pub order_bound: Option<OrderBound>,
     /// What prepage took for it.
     pub costs: Vec<CostRow>,
 }
@@ -100,11 +105,13 @@ pub fn study(path: &Path) -> Result<LaunchStudy> {
 pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
     let (mut learning, mut launches) = (Vec::new(), Vec::new());
     let (mut simultaneous, mut discarded) = (Vec::new(), Vec::new());
+    let mut accesses = Vec::new();
     let mut first = None;
     for line in lines {
         match line {
-            Line::Launches(run) => first = Some(run),
+            Line::Launches(run) => add_circumstances(&mut first, *run),
             Line::LearningLaunch(launch) => learning.push(*launch),
+            Line::FirstAccesses(one) => accesses.push(*one),
             Line::Launch(launch) => launches.push(*launch),
             Line::Simultaneous(several) => simultaneous.push(*several),
             Line::DiscardedLaunch(one) => discarded.push(*one),
@@ -122,15 +129,31 @@ pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
     };
     let programs: Vec<ProgramRow> = names
         .iter()
-        .map(|name| program_row(name, &of(&launches, name), &of(&learning, name)))
+        .map(|name| {
+            let recorded = accesses.iter().filter(|one| one.program == *name);
+            let recorded: Vec<&FirstAccesses> =
+                recorded.filter(|one| one.events_lost == 0).collect();
+            program_row(name, &of(&launches, name), &of(&learning, name), &recorded)
+        })
         .collect();
     LaunchStudy {
-        run: *first.expect("a record begins with its circumstances"),
+        run: first.expect("a record begins with its circumstances"),
         overall: overall(&programs),
         programs,
         simultaneous: simultaneous_rows(&simultaneous),
         discarded: reasons(&discarded),
     }
+}
+
+/// A run that was resumed may have been asked for more programs than before.
+fn add_circumstances(first: &mut Option<Run>, run: Run) {
+    let Some(first) = first else {
+        *first = Some(run);
+        return;
+    };
+    let is_new = |facts: &ProgramFacts| first.programs.iter().all(|f| f.name != facts.name);
+    let new: Vec<ProgramFacts> = run.programs.into_iter().filter(is_new).collect();
+    first.programs.extend(new);
 }
 
 /// The discarded launches by reason, without the numbers and words in which two of one cause differ.
@@ -155,10 +178,10 @@ fn time_ms(launch: &Launch) -> f64 {
 }
 
 /// The times of one block by scenario.
-type Block = BTreeMap<Scenario, f64>;
+pub(super) type Block = BTreeMap<Scenario, f64>;
 
 /// The blocks that hold all of these scenarios.
-fn blocks(launches: &[Launch], scenarios: &[Scenario]) -> Vec<Block> {
+pub(super) fn blocks(launches: &[Launch], scenarios: &[Scenario]) -> Vec<Block> {
     let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
     for launch in launches {
         let block = blocks.entry(launch.slot.block).or_default();
@@ -170,12 +193,17 @@ fn blocks(launches: &[Launch], scenarios: &[Scenario]) -> Vec<Block> {
         .collect()
 }
 
-fn median_of(blocks: &[Block], drawn: &[usize], scenario: Scenario) -> Option<f64> {
+pub(super) fn median_of(blocks: &[Block], drawn: &[usize], scenario: Scenario) -> Option<f64> {
     let times: Vec<f64> = drawn.iter().map(|&i| blocks[i][&scenario]).collect();
     median(&times)
 }
 
-fn program_row(name: &str, launches: &[Launch], learning: &[Launch]) -> ProgramRow {
+fn program_row(
+    name: &str,
+    launches: &[Launch],
+    learning: &[Launch],
+    recorded: &[&FirstAccesses],
+) -> ProgramRow {
     let mut scenarios: Vec<Scenario> = launches.iter().map(|l| l.slot.scenario).collect();
     scenarios.sort_unstable();
     scenarios.dedup();
@@ -186,6 +214,7 @@ fn program_row(name: &str, launches: &[Launch], learning: &[Launch]) -> ProgramR
             .map(|&scenario| scenario_row(launches, scenario))
             .collect(),
         bound_ms: bound(launches),
+        order_bound: order_bound(launches, recorded),
         costs: costs(launches, learning),
     }
 }

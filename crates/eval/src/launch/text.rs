@@ -13,6 +13,7 @@ pub fn show(study: &LaunchStudy) -> String {
     for rows in [
         time_rows(study),
         ratio_rows(study),
+        bound_rows(study),
         simultaneous_rows(study),
         cost_rows(study),
     ] {
@@ -67,7 +68,7 @@ pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let scenarios = scenarios(study);
     let mut rows = vec![cells(&["program"])];
     rows[0].extend(scenarios.iter().map(|s| s.word().to_owned()));
-    rows[0].push("bound".into());
+    rows[0].extend(cells(&["bound", "order bound"]));
     for program in &study.programs {
         let mut row = vec![program.program.clone()];
         row.extend(scenarios.iter().map(|&scenario| {
@@ -77,6 +78,7 @@ pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
             if at_least { format!(">= {text}") } else { text }
         }));
         row.push(time(program.bound_ms));
+        row.push(time(program.order_bound.map(|bound| bound.mapped.time_ms)));
         rows.push(row);
     }
     rows
@@ -109,6 +111,31 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
             let found = study.overall.iter().find(|o| o.scenario == scenario);
             interval(found.map(|o| o.ratio_to_cold), 2)
         }));
+        rows.push(row);
+    }
+    rows
+}
+
+/// A row for each program: what the order of its accesses leaves to any prefetch that runs beside it.
+pub fn bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&[
+        "order bound",
+        "certain needs only",
+        "gap closable",
+        "with pages mapped",
+        "gap closable",
+        "closed by fast",
+    ])];
+    for program in &study.programs {
+        let Some(bound) = &program.order_bound else {
+            continue;
+        };
+        let mut row = vec![program.program.clone()];
+        for bound in [bound.certain, bound.mapped] {
+            row.extend([time(Some(bound.time_ms)), percent(bound.closable)]);
+        }
+        let fast = row_of(program, Scenario::Fast);
+        row.push(percent(fast.and_then(|s| s.gap_closed)));
         rows.push(row);
     }
     rows

@@ -2,6 +2,7 @@
 
 use super::{FORMAT, Line};
 use crate::error::{Context, Error, Result};
+use flate2::read::MultiGzDecoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{File, OpenOptions};
@@ -85,10 +86,18 @@ fn name_application(lines: &mut [Line]) {
     }
 }
 
+/// Opens a record to read it: as it was written, or compressed by gzip (`.gz`), as records are kept.
+fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    let file = File::open(path).context("open", path.display())?;
+    Ok(match path.extension().is_some_and(|name| name == "gz") {
+        true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+        false => Box::new(BufReader::new(file)),
+    })
+}
+
 /// Reads the lines of a record of any kind. A last line that was cut off is ignored; any other bad line is an error.
 pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    let file = File::open(path).context("open", path.display())?;
-    let texts: Vec<String> = BufReader::new(file)
+    let texts: Vec<String> = open(path)?
         .lines()
         .collect::<std::io::Result<_>>()
         .context("read", path.display())?;
@@ -99,9 +108,8 @@ pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
 
 /// The kind of a record's first line, which says what the record is of; nothing where there is none.
 pub fn first_kind(path: &Path) -> Result<String> {
-    let file = File::open(path).context("open", path.display())?;
     let mut first = String::new();
-    BufReader::new(file)
+    open(path)?
         .read_line(&mut first)
         .context("read", path.display())?;
     let line: Option<serde_json::Value> = serde_json::from_str(&first).ok();
@@ -154,6 +162,25 @@ mod tests {
         assert!(check_first(&parse(&[sample]).unwrap()).is_err());
         let other = parse(&[first.replace("\"format\":1", "\"format\":9")]).unwrap();
         assert!(check_first(&other).unwrap_err().contains("format 9"));
+    }
+
+    #[test]
+    fn a_compressed_record_is_read_as_it_was_written() {
+        let lines = [
+            Line::Run(Box::new(run(&[Mode::Off]))),
+            Line::Sample(Box::new(switch(0, Mode::Off, 1.0))),
+        ];
+        let path =
+            std::env::temp_dir().join(format!("prepage-record-{}.jsonl.gz", std::process::id()));
+        let file = File::create(&path).unwrap();
+        let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::best());
+        for line in &lines {
+            writeln!(encoder, "{}", serde_json::to_string(line).unwrap()).unwrap();
+        }
+        encoder.finish().unwrap();
+        assert_eq!(first_kind(&path).unwrap(), "run");
+        assert_eq!(read(&path).unwrap(), lines);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

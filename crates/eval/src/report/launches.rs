@@ -18,14 +18,11 @@ pub fn section(study: &LaunchStudy) -> String {
         "The median of the pairs with its interval; warm is all that there is to gain.",
         &overview(study),
     );
-    for rows in [
-        text::time_rows(study),
-        text::ratio_rows(study),
-        text::simultaneous_rows(study),
-        text::cost_rows(study),
-    ] {
-        out += &table(&rows);
-    }
+    out += &table(&text::time_rows(study));
+    out += &table(&text::ratio_rows(study));
+    out += &bounds(study);
+    out += &table(&text::simultaneous_rows(study));
+    out += &table(&text::cost_rows(study));
     for program in &study.programs {
         out += &figure(
             &format!("{}: every launch", escape(&program.program)),
@@ -59,6 +56,20 @@ fn key_numbers(study: &LaunchStudy) -> String {
         );
     }
     out + "</div>\n"
+}
+
+fn bounds(study: &LaunchStudy) -> String {
+    let rows = table(&text::bound_rows(study));
+    match rows.as_str() {
+        "" => rows,
+        _ => format!(
+            "<p>The bound above takes the overlap of device and processor for perfect. A launch waits for each page when it \
+             needs it, and goes on from there: the least time is the device's until a page is in and the warm launch's from \
+             its first access to the end, the largest over all pages. Certain needs alone make it too low; with the pages that \
+             a fault maps along, as if they were needed then, it is too high. A program of several threads may be faster, \
+             where not all of them wait for a page.</p>\n{rows}"
+        ),
+    }
 }
 
 fn words(scenario: Scenario) -> String {

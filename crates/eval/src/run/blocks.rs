@@ -1,20 +1,25 @@
 //! The order of a run: blocks that hold every mode once, each in a seeded random order. Pure.
 
+use crate::error::Result;
 use crate::random::Random;
-use crate::record::{Line, Mode, Parameters, Setting, Slot};
-use std::collections::HashSet;
+use crate::record::{self, Line, Mode, Parameters, Resumable, Setting, Slot};
+use std::path::Path;
 
 /// A slot, and which of the applications that run at once it is of.
 pub type Turn = (usize, Slot);
 
+/// What is measured, and where need be repeated, as a whole: together, a round, since what is out of memory at a switch
+/// is what those before it have pushed out; else one switch.
+pub type Round = Vec<Turn>;
+
 /// Every slot of applications that run at once, in order.
-pub fn turns(parameters: &Parameters, apps: &[&str]) -> Vec<Turn> {
+pub fn rounds(parameters: &Parameters, apps: &[&str]) -> Vec<Round> {
     match parameters.setting {
-        Setting::Together => rounds(parameters, apps),
+        Setting::Together => through_sequences(parameters, apps),
         Setting::Reclaimed | Setting::Pressure => {
             let slots = apps.iter().map(|app| slots(parameters, app)).enumerate();
             slots
-                .flat_map(|(index, slots)| slots.into_iter().map(move |slot| (index, slot)))
+                .flat_map(|(index, slots)| slots.into_iter().map(move |slot| vec![(index, slot)]))
                 .collect()
         }
     }
@@ -56,16 +61,16 @@ fn sequences(parameters: &Parameters, apps: usize) -> Vec<Vec<usize>> {
     (0..parameters.sequences).map(sequence).collect()
 }
 
-/// Every slot of a run of applications together, in order: each round goes through a sequence once, in one mode; a block
-/// has one round of each mode.
-fn rounds(parameters: &Parameters, apps: &[&str]) -> Vec<Turn> {
+/// Every round of a run of applications together, in order: each goes through a sequence once, in one mode; a block has
+/// one round of each mode.
+fn through_sequences(parameters: &Parameters, apps: &[&str]) -> Vec<Round> {
     let mut all = Vec::new();
     for (number, sequence) in sequences(parameters, apps.len()).iter().enumerate() {
         for round in 0..parameters.rounds {
             let block = number as u32 * parameters.rounds + round;
             for (order, mode) in modes(parameters, block).into_iter().enumerate() {
                 let turn = |&index: &usize| (index, slot(apps[index], block, order, mode));
-                all.extend(sequence.iter().map(turn));
+                all.push(sequence.iter().map(turn).collect());
             }
         }
     }
@@ -73,7 +78,7 @@ fn rounds(parameters: &Parameters, apps: &[&str]) -> Vec<Turn> {
 }
 
 /// The switches before the samples of these applications that run at once.
-pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Turn> {
+pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Round> {
     let orders = match parameters.setting {
         Setting::Together => sequences(parameters, apps.len()),
         Setting::Reclaimed | Setting::Pressure => vec![vec![0]],
@@ -81,9 +86,9 @@ pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Turn> 
     let blocks = (0..parameters.warmup).zip(orders.iter().cycle());
     let round = |(block, order): (u32, &Vec<usize>)| {
         let turn = |&index: &usize| (index, slot(apps[index], block, 0, mode));
-        order.iter().map(turn).collect::<Vec<Turn>>()
+        order.iter().map(turn).collect()
     };
-    blocks.flat_map(round).collect()
+    blocks.map(round).collect()
 }
 
 /// What identifies a sample: application, block and mode.
@@ -94,15 +99,27 @@ pub fn key(slot: &Slot) -> Key {
     (slot.app.clone(), slot.block, slot.mode)
 }
 
-/// The slots that a record already holds a sample of.
-pub fn done(lines: &[Line]) -> HashSet<Key> {
-    lines
-        .iter()
-        .filter_map(|line| match line {
-            Line::Sample(switch) => Some(key(&switch.slot)),
+impl Resumable for Line {
+    type Parameters = Parameters;
+    type Key = Key;
+
+    fn read(path: &Path) -> Result<Vec<Self>> {
+        record::read(path)
+    }
+
+    fn admits(&self, parameters: &Parameters) -> bool {
+        let Self::Run(run) = self else { return false };
+        let samples = parameters.samples;
+        let earlier = run.parameters.clone();
+        Parameters { samples, ..earlier } == *parameters
+    }
+
+    fn key(&self) -> Option<Key> {
+        match self {
+            Self::Sample(switch) => Some(key(&switch.slot)),
             _ => None,
-        })
-        .collect()
+        }
+    }
 }
 
 /// The choices of one slot: the same for every mode of a block, so that a pair differs in nothing but the mode. Every
@@ -121,6 +138,7 @@ pub fn choices(seed: u64, slot: &Slot, purpose: &str) -> Random {
 mod tests {
     use super::*;
     use crate::record::tests::{run, switch};
+    use std::collections::HashSet;
 
     #[test]
     fn every_block_holds_every_mode_once_and_orders_differ() {
@@ -149,10 +167,22 @@ mod tests {
             Line::Warmup(Box::new(switch(0, Mode::Full, 1.0))),
             Line::Sample(Box::new(switch(1, Mode::Off, 1.0))),
         ];
-        assert_eq!(
-            done(&lines),
-            HashSet::from([("chromium".into(), 1, Mode::Off)])
-        );
+        let done: Vec<Key> = lines.iter().filter_map(Line::key).collect();
+        assert_eq!(done, [("chromium".into(), 1, Mode::Off)]);
+    }
+
+    #[test]
+    fn a_record_goes_on_with_the_same_parameters_and_another_number_of_samples() {
+        let first = run(&[Mode::Off]);
+        let asked = first.parameters.clone();
+        let line = Line::Run(Box::new(first));
+        let more = Parameters {
+            samples: asked.samples + 1,
+            ..asked.clone()
+        };
+        assert!(line.admits(&asked) && line.admits(&more));
+        assert!(!line.admits(&Parameters { seed: 8, ..more }));
+        assert!(!Line::Sample(Box::new(switch(1, Mode::Off, 1.0))).admits(&asked));
     }
 
     #[test]
@@ -163,12 +193,12 @@ mod tests {
             ..Parameters::of(Setting::Together)
         };
         let apps = ["a", "b", "c", "d"];
-        let all = turns(&parameters, &apps);
-        assert_eq!(all, turns(&parameters, &apps));
-        assert_eq!(all.len(), 4 * 3 * 10 * 2);
-        let keys: HashSet<Key> = all.iter().map(|(_, slot)| key(slot)).collect();
-        assert_eq!(keys.len(), all.len());
-        for (number, round) in all.chunks(4).enumerate() {
+        let all = rounds(&parameters, &apps);
+        assert_eq!(all, rounds(&parameters, &apps));
+        assert_eq!(all.len(), 3 * 10 * 2);
+        let keys: HashSet<Key> = all.iter().flatten().map(|(_, slot)| key(slot)).collect();
+        assert_eq!(keys.len(), 4 * all.len());
+        for (number, round) in all.iter().enumerate() {
             let order: Vec<usize> = round.iter().map(|(index, _)| *index).collect();
             assert_eq!(order, sequences(&parameters, 4)[number / 20]);
             assert!(round.iter().all(|(_, s)| s.mode == round[0].1.mode));

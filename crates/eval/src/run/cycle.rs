@@ -3,17 +3,12 @@
 use super::bench::{Bench, Running, group_becomes_idle};
 use super::blocks::choices;
 use super::observe::{Outcome, Prepared, discarded, observe};
-use crate::circumstances::swap_devices;
 use crate::clock::sleep_ms;
-use crate::display::session::command_in;
-use crate::error::{Context, Result};
+use crate::error::Result;
 use crate::pages;
 use crate::reclaim::{self, State};
 use crate::record::{Mode, Parameters, Setting, Slot};
-use std::collections::HashSet;
 
-/// Pages that may be out of memory before a resident sample.
-const RESIDENT_TOLERANCE_PAGES: u64 = 256;
 /// How long the person looks at the other application at least.
 const AWAY_MS: u64 = 150;
 
@@ -66,28 +61,16 @@ fn prepare(
     }))
 }
 
-/// Brings all of the application back. A process inside its group reads the files: the group is charged for their
-/// pages, as for those that the application reads itself, and so loses them when it is reclaimed.
 fn bring_back(bench: &Bench, running: &Running, setting: Setting) -> Result<()> {
     if let Some(others) = &bench.others {
         // Otherwise what is brought back would in part be pushed out again at once.
         others.group.reclaim_all();
     }
-    let pids = running.group.pids();
-    pages::bring_back(&pids)?;
-    if setting == Setting::Pressure {
+    match setting {
         // Whole files would not fit below the limit; what it uses of them comes with the use that follows.
-        return Ok(());
+        Setting::Pressure => pages::bring_back(&running.group.pids()),
+        Setting::Reclaimed | Setting::Together => reclaim::bring_back(&running.group),
     }
-    let own = std::env::current_exe().context("find", "own executable")?;
-    let files = pages::mapped_files(&pids, &HashSet::new())?;
-    let mut reader = command_in(&running.group, &own.to_string_lossy())?;
-    reader
-        .arg("read-files")
-        .args(files)
-        .status()
-        .context("read files of", running.app.name)?;
-    Ok(())
 }
 
 /// The seeded script that uses the application. It is in the foreground when this begins and when it ends.
@@ -131,21 +114,13 @@ fn make_state(
 ) -> Result<std::result::Result<State, (String, State)>> {
     // Roles are read while that costs the application nothing.
     running.roles.read(&running.group.pids());
-    if slot.mode.is_resident() {
-        let state = reclaim::look(&running.group, bench.service_group())?;
-        return Ok(if state.pages.swapped_private > RESIDENT_TOLERANCE_PAGES {
-            Err(("pages swapped out before a resident sample".into(), state))
-        } else {
-            Ok(state)
-        });
-    }
-    if bench.others.is_some() {
+    if bench.others.is_some() && !slot.mode.is_resident() {
         let random = &mut choices(parameters.seed, slot, "others");
         return super::pressure::push_out(bench, running, random);
     }
-    let state = reclaim::reclaim_all(&running.group, bench.service_group())?;
-    Ok(match reclaim::why_not_out(&state) {
-        Some(_) if swap_devices().is_empty() => Err(("swap was switched off".into(), state)),
+    let service = bench.service_group();
+    let (state, unfit) = reclaim::make_state(&running.group, service, slot.mode.is_resident())?;
+    Ok(match unfit {
         Some(reason) => Err((reason.into(), state)),
         None => Ok(state),
     })

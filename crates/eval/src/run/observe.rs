@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, Running};
 use super::watch::{Watched, watch};
+use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_counters};
 use crate::clock::process_cpu_us;
 use crate::error::Result;
@@ -12,9 +13,6 @@ use crate::record::{Discarded, Parameters, Slot, Switch};
 use crate::settle::{Settled, settle};
 use crate::tiles::Tiles;
 use std::collections::BTreeMap;
-
-/// The reason of a sample during which somebody else used the machine.
-pub const STRANGERS_LOAD: &str = "a stranger's load";
 
 /// What became of a slot.
 pub type Outcome = std::result::Result<Box<Switch>, Box<Discarded>>;

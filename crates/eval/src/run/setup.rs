@@ -3,73 +3,22 @@
 use super::Options;
 use super::bench::{Bench, Desk, Running, launch};
 use super::pressure::Others;
-use super::swap;
 use crate::apps::{App, versions::versions};
 use crate::circumstances;
 use crate::display::input::Keyboard;
 use crate::display::other_window::OtherWindow;
 use crate::display::screen::Screen;
-use crate::display::session::{Places, Session};
+use crate::display::session::Session;
 use crate::display::windows::Display;
 use crate::error::Result;
-use crate::group::{Group, Hierarchies};
+use crate::ground::Ground;
+use crate::group::Group;
 use crate::processes::Roles;
 use crate::reclaim;
 use crate::record::{FORMAT, Run, Setting};
-use crate::restore::{Restorer, Undo};
+use crate::restore::Restorer;
 use crate::service::{self, Service};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The kernel's default, which a person's machine has.
-pub const READ_AHEAD_KB: &str = "128";
-
-/// What everything stands on: directories, swap and control groups.
-struct Ground {
-    name: String,
-    places: Places,
-    hierarchies: Hierarchies,
-    session: Group,
-    shared: Group,
-}
-
-impl Ground {
-    fn lay(options: &Options, restorer: &mut Restorer) -> Result<Self> {
-        let name = format!("prepage-eval-{}", std::process::id());
-        let places = Places {
-            disk: PathBuf::from("/var/tmp").join(&name),
-            memory: PathBuf::from("/dev/shm").join(&name),
-        };
-        for directory in [&places.disk, &places.memory] {
-            restorer.register(&Undo::Directory(directory.clone()))?;
-        }
-        places.make()?;
-        swap::ensure(restorer, &options.compressor, options.zram_bytes)?;
-        if let Some(queue) = circumstances::disk_queue(&places.disk) {
-            restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
-        }
-        let hierarchies = Hierarchies::find()?;
-        restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
-        let session = Group::create(&hierarchies, &format!("{name}/session"))?;
-        // The applications, their competitors and the service share one limit; display and instruments do not.
-        let shared = Group::create(&hierarchies, &format!("{name}/shared"))?;
-        if let Some(limit) = options.parameters.limit_bytes {
-            shared.set_limit_bytes(limit)?;
-        }
-        Ok(Self {
-            name,
-            places,
-            hierarchies,
-            session,
-            shared,
-        })
-    }
-
-    fn sharing_group(&self, part: &str) -> Result<Group> {
-        Group::create(&self.hierarchies, &format!("{}/shared/{part}", self.name))
-    }
-}
+use crate::swap::Swap;
 
 /// Starts the session and these applications, and says under which circumstances; `all` are those of the whole run.
 pub fn set_up(
@@ -78,11 +27,21 @@ pub fn set_up(
     apps: &[App],
     restorer: &mut Restorer,
 ) -> Result<(Bench, Vec<Running>, Run)> {
-    let ground = Ground::lay(options, restorer)?;
+    let swap = Swap::Any {
+        compressor: options.compressor.clone(),
+        bytes: options.zram_bytes,
+    };
+    let ground = Ground::lay(&swap, restorer)?;
+    let session_group = ground.group("session")?;
+    // The applications, their competitors and the service share one limit; display and instruments do not.
+    let shared_group = ground.group("shared")?;
+    if let Some(limit) = options.parameters.limit_bytes {
+        shared_group.set_limit_bytes(limit)?;
+    }
     let names: Vec<&str> = apps.iter().map(|app| app.name).collect();
     eprintln!("starting the session and {} ...", names.join(", "));
-    let mut versions = versions(all, &ground.places.home());
-    let session = Session::start(&ground.places, &ground.session)?;
+    let applications = versions(all, &ground.places.home());
+    let session = Session::start(&ground.places, &session_group)?;
     let display = Display::connect(&session.display)?;
     let desk = Desk {
         places: &ground.places,
@@ -100,13 +59,18 @@ pub fn set_up(
         .collect::<Result<Vec<_>>>()?;
     let others = start_others(options, apps, &ground, &desk)?;
     let service = start_service(options, &ground, &session, &mut running)?;
-    if let Some(service) = &service {
-        versions.insert("prepage".into(), service.version());
-    }
-    let run = circumstances_of(options, &ground, versions);
+    let mut versions = circumstances::versions(service.as_ref().map(Service::version));
+    versions.extend(applications);
+    let run = Run {
+        format: FORMAT,
+        time_unix_s: circumstances::time_unix_s(),
+        parameters: options.parameters.clone(),
+        machine: ground.machine(),
+        versions,
+    };
     let bench = Bench {
-        shared_group: ground.shared,
-        session_group: ground.session,
+        shared_group,
+        session_group,
         display,
         keyboard,
         screen,
@@ -123,21 +87,12 @@ pub fn set_up(
     Ok((bench, running, run))
 }
 
-fn circumstances_of(options: &Options, ground: &Ground, versions: BTreeMap<String, String>) -> Run {
-    let time_unix_s = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
-    Run {
-        format: FORMAT,
-        time_unix_s,
-        parameters: options.parameters.clone(),
-        machine: circumstances::machine(&ground.hierarchies, &ground.places.disk),
-        versions,
-    }
+fn sharing_group(ground: &Ground, part: &str) -> Result<Group> {
+    ground.group(&format!("shared/{part}"))
 }
 
 fn start_app(options: &Options, app: &App, ground: &Ground, desk: &Desk<'_>) -> Result<Running> {
-    let group = ground.sharing_group(app.name)?;
+    let group = sharing_group(ground, app.name)?;
     let (process, window) = launch(app, "measured", options.parameters.seed, desk, &group)?;
     Ok(Running {
         app: *app,
@@ -160,7 +115,7 @@ fn start_others(
     if options.parameters.setting != Setting::Pressure {
         return Ok(None);
     }
-    let group = ground.sharing_group("others")?;
+    let group = sharing_group(ground, "others")?;
     let hog_mib = options.parameters.hog_mib.unwrap_or(0);
     Others::start(&apps[0], options.parameters.seed, hog_mib, desk, group).map(Some)
 }
@@ -183,7 +138,7 @@ fn start_service(
         .prepage_bin
         .clone()
         .map_or_else(service::default_directory, Ok)?;
-    let group = ground.sharing_group("service")?;
+    let group = sharing_group(ground, "service")?;
     let config = options.parameters.prepage_config.as_deref();
     let config = config.unwrap_or_default();
     let service = Service::start(&directory, &ground.places, session, group, config)?;

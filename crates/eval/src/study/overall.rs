@@ -28,7 +28,8 @@ pub struct Overall {
 /// "Not slower" excludes a loss of so much.
 pub const LOSS_MAX: f64 = 0.03;
 
-/// A row for each mode but off and those in which nothing is out; none of a single application.
+/// A row for each mode but off and those in which nothing is out; none of a single application, nor of samples too few to
+/// compare.
 pub fn overall(apps: &[Switches]) -> Vec<Overall> {
     let mut modes: Vec<Mode> = apps.iter().flat_map(Switches::modes).collect();
     modes.sort_unstable();
@@ -36,7 +37,10 @@ pub fn overall(apps: &[Switches]) -> Vec<Overall> {
     modes.retain(|mode| *mode != Mode::Off && !mode.is_resident());
     match apps {
         [] | [_] => Vec::new(),
-        several => modes.iter().map(|&mode| of_mode(several, mode)).collect(),
+        several => {
+            let rows = modes.iter().map(|&mode| of_mode(several, mode));
+            rows.filter(|row| row.apps > 0).collect()
+        }
     }
 }
 

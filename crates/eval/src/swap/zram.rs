@@ -1,17 +1,13 @@
-//! A machine without swap gets a zram device for the time of the run.
+//! A zram device for the time of a run.
 
-use crate::circumstances::swap_devices;
 use crate::error::{Context, Error, Result};
 use crate::restore::{Restorer, Undo};
 use crate::sysfs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Leaves active swap as it is; otherwise sets zram up, to be taken down in the end.
-pub fn ensure(restorer: &mut Restorer, compressor: &str, bytes: u64) -> Result<()> {
-    if !swap_devices().is_empty() {
-        return Ok(());
-    }
+/// Sets it up and swaps to it, to be taken down in the end.
+pub fn set_up(restorer: &mut Restorer, compressor: &str, bytes: u64) -> Result<()> {
     let (name, added) = free_zram()?;
     let block = Path::new("/sys/block").join(&name);
     restorer.register(&Undo::Zram {

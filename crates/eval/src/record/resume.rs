@@ -1,0 +1,73 @@
+//! A run that was interrupted goes on with its record: what that holds is not measured again.
+
+use super::Writer;
+use crate::error::{Error, Result};
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::path::Path;
+
+/// A line of a record that a run can go on with.
+pub trait Resumable: Sized {
+    /// What a run was asked for.
+    type Parameters;
+    /// What identifies a sample.
+    type Key: Eq + Hash;
+
+    /// Reads a record.
+    fn read(path: &Path) -> Result<Vec<Self>>;
+
+    /// Whether a run with these parameters can go on with a record that begins with this line: they may differ in the
+    /// number of samples only.
+    fn admits(&self, parameters: &Self::Parameters) -> bool;
+
+    /// Which sample this line is; `None` if it is none.
+    fn key(&self) -> Option<Self::Key>;
+}
+
+/// What a record holds already.
+#[derive(Debug)]
+pub struct Earlier<L: Resumable> {
+    is_there: bool,
+    done: HashSet<L::Key>,
+}
+
+impl<L: Resumable> Earlier<L> {
+    /// Reads the record of the run before, where there is one and this run is to go on with it.
+    ///
+    /// # Errors
+    /// Where it is no such record, or of a run with other parameters.
+    pub fn read(path: &Path, resume: bool, parameters: &L::Parameters) -> Result<Self> {
+        let is_empty = || std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+        let lines = if resume && path.exists() && !is_empty() {
+            L::read(path)?
+        } else {
+            Vec::new()
+        };
+        match lines.first() {
+            Some(first) if !first.admits(parameters) => {
+                let cause = format!(
+                    "{} was made with other parameters: say them again, or name another record with --out",
+                    path.display()
+                );
+                Err(Error::new("resume", "the record", cause))
+            }
+            _ => Ok(Self {
+                is_there: !lines.is_empty(),
+                done: lines.iter().filter_map(L::key).collect(),
+            }),
+        }
+    }
+
+    /// Whether the record holds this sample.
+    pub fn has(&self, key: &L::Key) -> bool {
+        self.done.contains(key)
+    }
+
+    /// Opens the record for what is still to be measured.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn writer(&self, path: &Path) -> Result<Writer> {
+        Writer::open(path, self.is_there)
+    }
+}

@@ -1,0 +1,213 @@
+//! Measures rounds, again where a switch of one has to be discarded.
+
+use super::bench::{Bench, Running};
+use super::blocks::{self, Round};
+use super::observe::Outcome;
+use super::{Options, cycle, together};
+use crate::attempts::Attempts;
+use crate::circumstances;
+use crate::clock::now_ns;
+use crate::error::{Context, Error, Result};
+use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, Switch, Writer};
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+/// Measures what is left, after the switches from which prepage learns.
+pub fn measure_all(
+    bench: &mut Bench,
+    apps: &mut [Running],
+    options: &Options,
+    left: &[Round],
+    earlier: &Earlier<Line>,
+    writer: &mut Writer,
+) -> Result<()> {
+    let parameters = &options.parameters;
+    let names: Vec<&str> = apps.iter().map(|running| running.app.name).collect();
+    let mode = if bench.service.is_some() {
+        Mode::Full
+    } else {
+        Mode::Off
+    };
+    for round in blocks::warmups(parameters, &names, mode) {
+        let wanted = Wanted {
+            attempts: attempts(parameters.setting, true),
+            is_wanted: &|_| true,
+            line: Line::Warmup,
+            pictures: None,
+        };
+        measure_round(bench, apps, parameters, &round, wanted, writer)?;
+    }
+    let start = now_ns();
+    let mut pictures = options.screenshots.clone().map(|directory| Pictures {
+        directory,
+        taken: HashSet::new(),
+    });
+    for (i, round) in left.iter().enumerate() {
+        let wanted = Wanted {
+            attempts: attempts(parameters.setting, false),
+            is_wanted: &|slot| !earlier.has(&blocks::key(slot)),
+            line: Line::Sample,
+            pictures: pictures.as_mut(),
+        };
+        measure_round(bench, apps, parameters, round, wanted, writer)?;
+        let (done, count) = (i + 1, left.len());
+        let each_s = seconds_since(start) / done as f64;
+        let left_s = each_s * (count - done) as f64;
+        eprintln!("      {done}/{count}, {each_s:.1} s each, {left_s:.0} s left");
+    }
+    Ok(())
+}
+
+fn seconds_since(start_ns: u64) -> f64 {
+    (now_ns() - start_ns) as f64 / 1e9
+}
+
+/// How often a round is gone through. Together, a lost switch costs little beside the others of its round, and prepage
+/// has learned from a warm-up whether it can be used or not.
+fn attempts(setting: Setting, is_warmup: bool) -> Attempts {
+    const TOGETHER_MAX: u32 = 3;
+    match (setting, is_warmup) {
+        (Setting::Together, true) => Attempts::at_most(1),
+        (Setting::Together, false) => Attempts::at_most(TOGETHER_MAX),
+        (Setting::Reclaimed | Setting::Pressure, _) => Attempts::default(),
+    }
+}
+
+/// What is wanted of a round.
+struct Wanted<'a> {
+    /// How often it may be gone through.
+    attempts: Attempts,
+    /// Which of its slots; the others are gone through for what they do to these.
+    is_wanted: &'a dyn Fn(&Slot) -> bool,
+    /// What their switches are in the record.
+    line: fn(Box<Switch>) -> Line,
+    /// Where pictures are wanted.
+    pictures: Option<&'a mut Pictures>,
+}
+
+/// Pictures of the applications, each after its first sample.
+struct Pictures {
+    directory: PathBuf,
+    taken: HashSet<String>,
+}
+
+impl Pictures {
+    fn take(&mut self, bench: &mut Bench, app: &str) -> Result<()> {
+        if !self.taken.insert(app.to_owned()) {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.directory).context("make", self.directory.display())?;
+        let picture = self.directory.join(format!("{app}.ppm"));
+        bench.screen.save_ppm(&picture)
+    }
+}
+
+/// Goes through a round until every slot that is wanted has a switch that can be used, or the attempts are over.
+fn measure_round(
+    bench: &mut Bench,
+    apps: &mut [Running],
+    parameters: &Parameters,
+    round: &Round,
+    mut wanted: Wanted<'_>,
+    writer: &mut Writer,
+) -> Result<()> {
+    let mut attempts = wanted.attempts;
+    let mut missing: Vec<bool> = round
+        .iter()
+        .map(|(_, slot)| (wanted.is_wanted)(slot))
+        .collect();
+    while let Some(attempt) = attempts.next() {
+        let mut reason = None;
+        for ((index, slot), is_missing) in round.iter().zip(&mut missing) {
+            let slot = Slot {
+                attempt,
+                ..slot.clone()
+            };
+            let start = now_ns();
+            let outcome = measure(bench, &mut apps[*index], parameters, &slot)?;
+            match outcome {
+                _ if !*is_missing => {}
+                Ok(switch) => {
+                    show(&switch, seconds_since(start));
+                    writer.write(&(wanted.line)(switch))?;
+                    *is_missing = false;
+                    if let Some(pictures) = &mut wanted.pictures {
+                        pictures.take(bench, &slot.app)?;
+                    }
+                }
+                Err(discarded) => {
+                    let (app, mode) = (&slot.app, slot.mode.word());
+                    eprintln!("{app:>12} {mode:>16}  discarded: {}", discarded.reason);
+                    reason = Some(discarded.reason.clone());
+                    writer.write(&Line::Discarded(discarded))?;
+                }
+            }
+        }
+        match reason {
+            Some(reason) => attempts.discarded(&reason),
+            None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Measures one switch, in the way of its setting.
+fn measure(
+    bench: &mut Bench,
+    running: &mut Running,
+    parameters: &Parameters,
+    slot: &Slot,
+) -> Result<Outcome> {
+    let outcome = match parameters.setting {
+        Setting::Together => together::measure(bench, running, parameters, slot),
+        Setting::Reclaimed | Setting::Pressure => cycle::measure(bench, running, parameters, slot),
+    };
+    match (why_over(bench, running), outcome) {
+        (None, outcome) => outcome,
+        // What fails otherwise is only the consequence.
+        (Some(cause), Err(error)) => Err(Error::new(
+            "measure",
+            &slot.app,
+            format!("{cause}: {error}"),
+        )),
+        (Some(cause), Ok(_)) => Err(Error::new("measure", &slot.app, cause)),
+    }
+}
+
+/// Why nothing more can be measured, if so. A browser whose content process was killed still has its window, and would
+/// be measured as a slow one.
+fn why_over(bench: &Bench, running: &Running) -> Option<&'static str> {
+    let was_killed = running.group.oom_kills() > 0;
+    if circumstances::swap_devices().is_empty() {
+        Some("swap was switched off")
+    } else if was_killed {
+        Some("the kernel killed one of its processes at the limit: raise --limit-mib")
+    } else if running.group.pids().is_empty() {
+        Some("it has ended")
+    } else if bench
+        .service_group()
+        .is_some_and(|group| group.oom_kills() > 0)
+    {
+        Some("the kernel killed prepage's service at the limit: raise --limit-mib")
+    } else {
+        None
+    }
+}
+
+fn show(switch: &Switch, took_s: f64) {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let majflt: u64 = switch.processes.values().map(|c| c.majflt).sum();
+    eprintln!(
+        "{:>12} {:>16} first {:6.1} ms  settled {:6.1} ms  faults {majflt:6}  frames {:3}  cpu {:4.0} ms  (cycle {took_s:.2} s: {} rounds {:.0} ms, looking {:.0} ms)",
+        switch.slot.app,
+        switch.slot.mode.word(),
+        ms(switch.t_first_frame_ns),
+        ms(switch.t_settled_ns),
+        switch.frames.len(),
+        switch.app_cpu_us as f64 / 1e3,
+        switch.state.rounds,
+        ms(switch.state.reclaim_ns),
+        ms(switch.state.verify_ns),
+    );
+}
