@@ -220,6 +220,9 @@ fn the_miss_ratio_is_checked_every_n_chk_launches_and_less_often_where_that_cost
     let params = LaunchParams {
         n_chk: 3,
         n_chk_costly: 5,
+        // Launches by which help is judged are all recorded.
+        trial_launch_us: 0,
+        holdout_every: 0,
         ..LaunchParams::default()
     };
     let app = App::of(4, 400);

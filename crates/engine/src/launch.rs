@@ -127,6 +127,13 @@ impl MeasuredLaunch {
     }
 }
 
+/// The recorder's answer to the demand for rings.
+#[derive(Debug)]
+struct Opening {
+    is_asked_for: bool,
+    opened: Receiver<Opened>,
+}
+
 /// Records launches and prefetches for them.
 #[derive(Debug)]
 pub struct Launches {
@@ -135,15 +142,15 @@ pub struct Launches {
     /// The rings, once they are open.
     opened: OnceLock<Opened>,
     /// Where that comes from.
-    opening: Mutex<Receiver<Opened>>,
+    opening: Mutex<Opening>,
     /// What is known of each launch from its beginning until its result is taken.
     under_way: Mutex<BTreeMap<u64, Option<Arc<Prefetch>>>>,
     params: EngineParams,
 }
 
 impl Launches {
-    /// Creates the threads; the one that records opens the rings. What this kernel refuses is done without: see
-    /// [`Launches::warnings`].
+    /// Creates the threads. The rings are opened when somebody first wants to record, or to know if that can be. What this
+    /// kernel refuses is done without: see [`Launches::warnings`].
     ///
     /// # Errors
     /// Where a thread cannot be created.
@@ -171,6 +178,10 @@ impl Launches {
             &params.fetch.little_cores,
         );
         let (opened, opening) = sync_channel(1);
+        let opening = Opening {
+            is_asked_for: false,
+            opened: opening,
+        };
         Ok(Self {
             crew: Crew::start(params.fetch.path_threads)?,
             recorder: recorder::start(cores.all, params, launch, opened)?,
@@ -196,10 +207,13 @@ impl Launches {
     /// The rings; `None` where they are not open after `wait_max`.
     fn opened(&self, wait_max: Duration) -> Option<&Opened> {
         if self.opened.get().is_none() {
-            let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            if !std::mem::replace(&mut opening.is_asked_for, true) {
+                self.recorder.tell(Command::Open);
+            }
             // Another may have waited for them meanwhile.
             if self.opened.get().is_none() {
-                let opened = match opening.recv_timeout(wait_max) {
+                let opened = match opening.opened.recv_timeout(wait_max) {
                     Ok(opened) => opened,
                     Err(RecvTimeoutError::Disconnected) => Opened::default(),
                     Err(RecvTimeoutError::Timeout) => return None,

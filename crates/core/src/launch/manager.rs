@@ -252,7 +252,9 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
         false => &state.sequence,
     };
     let prefetch = is_helped.then(|| plan(planned, order, start, params, facts.limits));
-    let records = checks || refines || is_learning(state, params);
+    // Only a recording tells whether a launch was cold, and so whether its time counts.
+    let is_judged = is_held_out || is_unclear(state, params);
+    let records = checks || refines || is_judged || is_learning(state, params);
     Decision {
         records,
         profiles_paths: records && !state.sequence.is_path_profile,
@@ -417,12 +419,16 @@ fn note_changes(state: &mut LaunchState, changed: &[SequenceFile], params: &Laun
     confirmed
 }
 
-/// Whether it is unclear yet if help helps, and fewer launches were held out than helped. Only short launches: what help
-/// costs is little beside a longer one.
+/// Whether it is to be found out yet if help helps. Only of short launches: what help costs is little beside a longer one.
+fn is_unclear(state: &LaunchState, params: &LaunchParams) -> bool {
+    state.longest_us < params.trial_launch_us
+        && state.held_out.len() < params.trial_samples
+        && verdict(state, params).is_none()
+}
+
+/// Whether it is unclear yet if help helps, and fewer launches were held out than helped.
 fn is_on_trial(state: &LaunchState, params: &LaunchParams) -> bool {
-    let (helped, held_out) = (state.helped.len(), state.held_out.len());
-    let is_short = state.longest_us < params.trial_launch_us;
-    is_short && held_out < helped.min(params.trial_samples) && verdict(state, params).is_none()
+    state.held_out.len() < state.helped.len() && is_unclear(state, params)
 }
 
 /// Compares helped launches with those held out. Only cold ones count: where everything was in memory there was nothing

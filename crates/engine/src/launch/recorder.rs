@@ -26,6 +26,8 @@ use std::time::Duration;
 /// What the thread is told.
 #[derive(Debug)]
 pub enum Command {
+    /// The rings are to be opened.
+    Open,
     /// A launch begins; the rings are on if it is recorded.
     Begin(Box<Begun>),
     /// A launch is over, as the caller knows.
@@ -61,8 +63,8 @@ pub struct Opened {
     pub warnings: Vec<String>,
 }
 
-/// Creates the thread, which opens the rings: that takes one or two milliseconds, and whoever prefetches need not wait for
-/// it. `opened` gets what came of it. Without rings, launches are not recorded.
+/// Creates the thread. Told to, it opens the rings: that takes one or two milliseconds, and whoever prefetches need not wait
+/// for it. `opened` gets what came of it. Without rings, launches are not recorded.
 ///
 /// # Errors
 /// [`crate::Error::Thread`] where it cannot be created.
@@ -74,19 +76,15 @@ pub fn start(
 ) -> Result<Mailbox<Command, LaunchResult>> {
     let (observe, params) = (params.observe.clone(), launch.clone());
     Mailbox::start("prepage-record", move |inbox| {
-        let (rings, warnings) = match open(&cpus, &observe) {
-            Ok(rings) => (Some(rings), Vec::new()),
-            Err(error) => (None, vec![format!("{error}; launches are not learned")]),
-        };
-        let gate = rings.as_ref().map(|(_, gate)| Arc::clone(gate));
-        // Nobody may want to know any more.
-        let _ = opened.send(Opened { gate, warnings });
         let thread = Thread {
-            rings,
+            rings: None,
+            cpus,
+            opened,
+            opening_ns: 0,
             tracks: BTreeMap::new(),
             settled: Vec::new(),
             params,
-            settle_max: Duration::from_millis(observe.settle_ms),
+            observe,
             inbox,
         };
         thread.run();
@@ -101,11 +99,15 @@ fn open(cpus: &[usize], params: &ObserveParams) -> Result<(Rings, Arc<Gate>)> {
 
 struct Thread {
     rings: Option<(Rings, Arc<Gate>)>,
+    cpus: Vec<usize>,
+    opened: SyncSender<Opened>,
+    /// CPU time of opening the rings that no launch was charged for yet.
+    opening_ns: u64,
     tracks: BTreeMap<u64, (Track, Option<Arc<Prefetch>>)>,
     /// Launches that are over, as the caller knows, and since when.
     settled: Vec<(u64, Nanos)>,
     params: LaunchParams,
-    settle_max: Duration,
+    observe: ObserveParams,
     inbox: Inbox<Command, LaunchResult>,
 }
 
@@ -193,12 +195,30 @@ impl Thread {
     fn obey(&mut self) -> bool {
         loop {
             match self.inbox.take() {
+                Ok(Some(Command::Open)) => self.open(),
                 Ok(Some(Command::Begin(begun))) => self.begin(*begun),
                 Ok(Some(Command::Settled { id, at })) => self.settled.push((id, at)),
                 Ok(None) => return true,
                 Err(Closed) => return false,
             }
         }
+    }
+
+    fn open(&mut self) {
+        let before = sched::thread_cpu_time_ns();
+        let mut opened = Opened::default();
+        match open(&self.cpus, &self.observe) {
+            Ok((rings, gate)) => {
+                opened.gate = Some(Arc::clone(&gate));
+                self.rings = Some((rings, gate));
+            }
+            Err(error) => opened
+                .warnings
+                .push(format!("{error}; launches are not learned")),
+        }
+        self.opening_ns = sched::thread_cpu_time_ns().saturating_sub(before);
+        // Nobody may want to know any more.
+        let _ = self.opened.send(opened);
     }
 
     fn begin(&mut self, begun: Begun) {
@@ -273,15 +293,18 @@ impl Thread {
         if let (Some((_, gate)), true) = (&self.rings, track.seen.is_some()) {
             gate.leave();
         }
-        let cpu_ns = sched::thread_cpu_time_ns().saturating_sub(track.cpu_ns);
-        let is_recorded = track.seen.is_some();
+        let mut recording_ns = 0;
+        if track.seen.is_some() {
+            let since_begin_ns = sched::thread_cpu_time_ns().saturating_sub(track.cpu_ns);
+            recording_ns = since_begin_ns + std::mem::take(&mut self.opening_ns);
+        }
         let ended = Ended {
             track,
             prefetch,
             end,
             launch_us,
-            recording_us: if is_recorded { cpu_ns / 1_000 } else { 0 },
-            settle_max: self.settle_max,
+            recording_us: recording_ns / 1_000,
+            settle_max: Duration::from_millis(self.observe.settle_ms),
         };
         self.finish(ended);
     }
