@@ -262,6 +262,24 @@ fn a_new_library_is_learned_anew_and_the_rest_stays() {
 }
 
 #[test]
+fn paths_are_profiled_anew_where_more_than_r_miss_of_the_pages_are_of_other_files() {
+    let params = LaunchParams {
+        holdout_every: 0,
+        ..LaunchParams::default()
+    };
+    for (pages, profiles) in [(30, false), (300, true)] {
+        let mut app = App::of(4, 400);
+        app.files.insert(4, (0, vec![Extent::new(0, pages)]));
+        let mut state = learned(&app, &params);
+        state.sequence.is_path_profile = true;
+        app.files.insert(4, (1, vec![Extent::new(0, pages)]));
+        launch(&mut state, &app, &[], &params);
+        let (next, _) = launch(&mut state, &app, &[], &params);
+        assert_eq!(next.profiles_paths, profiles, "{pages} pages");
+    }
+}
+
+#[test]
 fn a_file_that_is_gone_is_forgotten_and_one_that_is_written_anew_each_time_not_learned() {
     let (params, mut app) = (LaunchParams::default(), App::of(20, 100));
     let mut state = learned(&app, &params);

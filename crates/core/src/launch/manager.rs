@@ -197,6 +197,7 @@ pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchPa
         // Nobody found the time: without addresses on the device, then.
         generate(state, None, facts.limits.page_bytes);
     }
+    let pages_before = state.sequence.pages();
     let changed = state.sequence.forget_changed(facts.present_files, &[]);
     match state.phase {
         Phase::Off(_) => {
@@ -211,7 +212,7 @@ pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchPa
         Phase::Profiling if !changed.is_empty() => start_over(state),
         Phase::Profiling | Phase::Generation => {}
         Phase::Prefetch => {
-            note_changes(state, &changed, params);
+            note_changes(state, &changed, pages_before, params);
             return help(state, facts, params);
         }
     }
@@ -306,8 +307,9 @@ pub fn end(
         }),
         Phase::Prefetch => {
             let present = recording.map_or(&[][..], |r| &r.files);
+            let pages_before = state.sequence.pages();
             let changed = state.sequence.forget_changed(present, measured.stale_files);
-            let to_learn_anew = note_changes(state, &changed, params);
+            let to_learn_anew = note_changes(state, &changed, pages_before, params);
             let mut learned = usable.map_or(Learned::Nothing, |recording| {
                 check(state, recording, measured.launch_us, since_ns, params)
             });
@@ -405,16 +407,25 @@ fn check(
     Learned::Deleted
 }
 
-/// Notes which files of the sequence changed and were forgotten; returns the number of those that are to be learned
-/// anew. Files that were not confirmed are not: some are written anew at every launch.
-fn note_changes(state: &mut LaunchState, changed: &[SequenceFile], params: &LaunchParams) -> usize {
+/// Notes which files of the sequence changed and were forgotten, when it held `pages_before` pages; returns the number of
+/// those that are to be learned anew. Files that were not confirmed are not: some are written anew at every launch.
+///
+/// Paths are profiled anew, which slows the launch that shows them, only where as much is gone as makes another program:
+/// R_miss of the pages. A browser writes some of its files at every launch.
+fn note_changes(
+    state: &mut LaunchState,
+    changed: &[SequenceFile],
+    pages_before: u64,
+    params: &LaunchParams,
+) -> usize {
     let is_confirmed = |f: &&SequenceFile| {
         state.sequence.source == Source::Insertions || f.recordings >= params.n_rawseq
     };
     let confirmed = changed.iter().filter(is_confirmed).count();
     if confirmed > 0 {
         state.relearns = true;
-        state.sequence.is_path_profile = false;
+        let gone = pages_before.saturating_sub(state.sequence.pages());
+        state.sequence.is_path_profile &= gone as f32 <= params.r_miss * pages_before as f32;
     }
     confirmed
 }

@@ -22,10 +22,10 @@ pub struct Prepage {
 
 /// Nothing is held out while samples are taken: the scenarios say which launch is helped. A launch is over for prepage
 /// sooner than by the paper's T_idle, 2 s, and T_timeout, 30 s, only so that the next sample need not wait for it.
-const CONFIGURATION: &str = "[launch]\nholdout_every = 0\nt_idle_ms = 1000\nt_timeout_ms = 20000\n";
+const CONFIGURATION: &str = "[launch]\nholdout_every = 0\nt_idle_ms = 1000\nt_timeout_ms = 8000\n";
 
 /// prepage's report of a launch comes at the latest when T_timeout is over, and a margin.
-const REPORT_LIMIT_MS: u64 = 25_000;
+const REPORT_LIMIT_MS: u64 = 13_000;
 /// Where no program runs, the report is there when the command returns.
 const REPORT_WITHOUT_PROGRAM_LIMIT_MS: u64 = 200;
 
