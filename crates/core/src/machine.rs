@@ -362,7 +362,15 @@ impl Machine {
         let params = &self.params.switch;
         let repeats = within(tracked.last_begin, params.repeat_ms)
             || source == Source::Onset && within(tracked.last_end, params.onset_pause_ms);
-        let superfluous = tracked.switching.is_some() && source != Source::Explicit;
+        // Faults in the background may have begun a switch: a user's signal begins another.
+        let superfluous = tracked
+            .switching
+            .as_ref()
+            .is_some_and(|switching| match source {
+                Source::Explicit => false,
+                Source::Focus | Source::Thaw => switching.source != Source::Onset,
+                Source::Onset => true,
+            });
         if self.mode == Mode::Off || repeats || superfluous {
             return Vec::new();
         }

@@ -759,6 +759,23 @@ fn a_switch_is_not_quiet_while_its_plan_is_fetched() {
     assert_eq!(deadline(cap, Event::Tick), None);
 }
 
+#[test]
+fn the_focus_supersedes_a_switch_that_faults_began_some_time_ago() {
+    let after_ms = |before: Source, ms: u64| {
+        let mut machine = Machine::new(Params::default(), Mode::Observe);
+        let (app, profile) = (id(0), Box::default());
+        machine.step(0, Event::Tracked { app, profile });
+        let begin = |source| Event::Begin { app: id(0), source };
+        machine.step(0, begin(before));
+        let actions = machine.step(ms * NANOS_PER_MS, begin(Source::Focus));
+        actions.iter().any(|a| matches!(a, Action::Observe { .. }))
+    };
+    assert!(after_ms(Source::Onset, 1_000));
+    // Both are of one switch: what faults began, the focus confirms.
+    assert!(!after_ms(Source::Onset, 100));
+    assert!(!after_ms(Source::Focus, 1_000));
+}
+
 /// One switch, from its signal to its observation, in which all of `accessed` is accessed.
 fn switch(model: &mut Model, instance: Instance, accessed: &ExtentSet) {
     model.run(Step::Begin {

@@ -221,7 +221,7 @@ impl Job {
         !self.pieces.is_empty()
     }
 
-    /// Divides the anonymous pages of each rank among `threads` threads, and all of them into spans of at most
+    /// Divides the anonymous pages of each rank among `threads` threads or, for a disk, all of them into spans of at most
     /// `span_pages` pages in `span_reads` reads.
     pub fn divide(&mut self, threads: usize, span_pages: u64, span_reads: usize) {
         let threads = threads.max(1) as u64;
@@ -234,6 +234,12 @@ impl Job {
         };
         let shares = |rank| (0..threads).map(|index| share(rank, index)).collect();
         self.shares = self.ranks.iter().map(shares).collect();
+        if self.swaps_to_disk {
+            self.cut_into_spans(span_pages, span_reads);
+        }
+    }
+
+    fn cut_into_spans(&mut self, span_pages: u64, span_reads: usize) {
         let (mut from, mut reads) = (0, 0);
         for piece in &self.pieces {
             let end = piece.before + piece.extent.len;
