@@ -4,8 +4,10 @@
 //! first: a span is submitted, then the span before it is mapped, which waits for its reads. So each thread has two
 //! spans in flight: enough to keep the device busy, and few enough that a read which the application waits for is not
 //! held up by the whole plan. Pages that are only watched are not mapped and so not waited for: of a span that holds no
-//! others, the last one is mapped all the same, which waits for the reads before it. A page that zswap holds in front of a disk goes the disk's way, since pagemap cannot tell
-//! it apart, and costs one pass over the swap cache more.
+//! others, the last one is mapped all the same, which waits for the reads before it.
+//!
+//! A page that zswap holds in front of a disk goes the disk's way, since pagemap cannot tell it apart, and costs one pass
+//! over the swap cache more.
 
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part, Piece};
@@ -30,6 +32,8 @@ struct Absent {
     map: Vec<Range<u64>>,
     /// To be brought to the swap cache only.
     watch: Vec<Range<u64>>,
+    /// The last of these that is private and swapped out: it may be mapped, to wait for the others.
+    last_swapped: Option<u64>,
 }
 
 /// Works on the job's anonymous pages, as thread number `thread` of those that do, until all are taken.
@@ -142,8 +146,7 @@ impl Worker<'_> {
 
     /// Waits for the reads of pages none of which was mapped, by mapping the last one.
     fn wait_for(&mut self, absent: &Absent) {
-        if let (true, Some(last)) = (absent.map.is_empty(), absent.watch.last()) {
-            let page = last.end - 1;
+        if let (true, Some(page)) = (absent.map.is_empty(), absent.last_swapped) {
             let pid = self.job.members[absent.member].instance.pid;
             if process_vm::touch(pid, &[page]).is_ok_and(|read| read == 1) {
                 note(&mut self.waited_on, absent.member, page..page + 1);
@@ -193,6 +196,7 @@ impl Worker<'_> {
                 member: piece.member,
                 map: Vec::new(),
                 watch: Vec::new(),
+                last_swapped: None,
             });
         }
         let Some(absent) = all.last_mut() else {
@@ -200,14 +204,18 @@ impl Worker<'_> {
         };
         // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
         // MADV_WILLNEED brings in only what exists.
-        let has_swapped = self.entries.iter().any(|entry| entry.swapped());
-        match piece.watch || !has_swapped {
-            true => add_runs(&mut absent.watch, piece.extent, &self.entries, |e| {
-                !e.present()
-            }),
-            false => add_runs(&mut absent.map, piece.extent, &self.entries, |e| {
+        let last_swapped = self.entries.iter().rposition(|entry| entry.swapped());
+        match (piece.watch, last_swapped) {
+            (false, Some(_)) => add_runs(&mut absent.map, piece.extent, &self.entries, |e| {
                 e.swapped()
             }),
+            (_, last) => {
+                let last = last.map(|index| piece.extent.start + index as u64);
+                absent.last_swapped = last.or(absent.last_swapped);
+                add_runs(&mut absent.watch, piece.extent, &self.entries, |e| {
+                    !e.present()
+                })
+            }
         }
     }
 
