@@ -131,7 +131,7 @@ impl AnonObservation {
     }
 }
 
-/// Pages of one process to fetch together: at most [`BLOCK_PAGES`].
+/// Pages of one process to fetch together: at most 64, of one aligned block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AnonRead {
     /// When they are needed: see [`rank_after`].
