@@ -402,8 +402,9 @@ fn limits_and_other_users_programs() {
     let store = directory.path().join("store");
     let prepage = env!("CARGO_BIN_EXE_prepage");
     for limit in ["-n 5", "-u 1", "-f 0"] {
+        // What the tests themselves were started with counts too.
         let line = format!(
-            "ulimit {limit}; exec {prepage} run --store {} -- sh -c 'exit 8'",
+            "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit {limit}; exec {prepage} run --store {} -- sh -c 'exit 8'",
             store.display()
         );
         let ran = Command::new("sh").args(["-c", &line]).output().expect("sh");
