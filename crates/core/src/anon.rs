@@ -132,7 +132,7 @@ impl AnonObservation {
 }
 
 /// Pages of one process to fetch together: at most 64, of one aligned block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonRead {
     /// When they are needed: see [`rank_after`].
     pub rank: u8,

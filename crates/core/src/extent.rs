@@ -4,6 +4,7 @@
 //! (a *region*). An [`ExtentSet`] is the set of pages that its extents cover.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A contiguous range of pages, `[start, start + len)`; never empty inside an [`ExtentSet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -234,6 +235,16 @@ impl From<Vec<Extent>> for ExtentSet {
         }
         set
     }
+}
+
+/// The pages of each key, from extents in any order, overlapping or empty.
+pub fn by_key<K: Ord>(extents: impl IntoIterator<Item = (K, Extent)>) -> BTreeMap<K, ExtentSet> {
+    let mut keys: BTreeMap<K, Vec<Extent>> = BTreeMap::new();
+    for (key, extent) in extents {
+        keys.entry(key).or_default().push(extent);
+    }
+    let set = |(key, extents)| (key, ExtentSet::from(extents));
+    keys.into_iter().map(set).collect()
 }
 
 impl From<ExtentSet> for Vec<Extent> {

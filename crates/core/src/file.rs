@@ -4,7 +4,7 @@
 //! pages to [`FileState`]: the paper's Offline Candidate Table (counts of the profiling phase) and Prepaging
 //! Target Table (a mark) in one.
 
-use crate::extent::{Extent, ExtentSet};
+use crate::extent::{Extent, ExtentSet, by_key};
 use crate::history::{Calibration, History};
 use crate::identity::FileId;
 use crate::order::{Ranked, learn_order};
@@ -210,13 +210,10 @@ impl FileTables {
             }));
         }
         runs.sort_unstable();
-        let mut evicted: BTreeMap<FileId, Vec<Extent>> = BTreeMap::new();
-        for (_, file, extent) in runs.into_iter().take(excess) {
-            evicted.entry(file).or_default().push(extent);
-        }
-        for (file, extents) in evicted {
+        let evicted = runs.into_iter().take(excess);
+        for (file, pages) in by_key(evicted.map(|(_, file, extent)| (file, extent))) {
             if let Some(map) = self.files.get_mut(&file) {
-                map.update(&ExtentSet::from(extents), |_, _| None);
+                map.update(&pages, |_, _| None);
             }
         }
         self.files.retain(|_, map| !map.is_empty());

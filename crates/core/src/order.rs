@@ -1,8 +1,7 @@
 //! In which order pages are first needed in a switch: so they are fetched.
 
-use crate::extent::{Extent, ExtentSet};
+use crate::extent::{Extent, ExtentSet, by_key};
 use crate::run_map::RunMap;
-use std::collections::BTreeMap;
 
 /// What has a place in the order.
 pub trait Ranked: Copy + PartialEq {
@@ -18,13 +17,10 @@ pub trait Ranked: Copy + PartialEq {
 /// way where later. A thread that waits for one early page gets no further, so that a page that is fetched too late
 /// costs more than many that are fetched too early. Of a page that `order` holds twice, the first place counts.
 pub fn learn_order<V: Ranked>(map: &mut RunMap<V>, order: &[(Extent, u8)]) {
-    let mut by_rank: BTreeMap<u8, Vec<Extent>> = BTreeMap::new();
-    for &(extent, rank) in order {
-        by_rank.entry(rank).or_default().push(extent);
-    }
+    let by_rank = by_key(order.iter().map(|&(extent, rank)| (rank, extent)));
     let mut ranked = ExtentSet::new();
-    for (seen, extents) in by_rank {
-        let fresh = ExtentSet::from(extents).difference(&ranked);
+    for (seen, pages) in by_rank {
+        let fresh = pages.difference(&ranked);
         map.update(&fresh, |state, _| {
             let state = state?;
             let rank = match state.rank() {

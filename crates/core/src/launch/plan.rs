@@ -2,7 +2,7 @@
 
 use super::paths::PathReplay;
 use super::sequence::{LaunchSequence, SequenceRead};
-use crate::extent::{Extent, ExtentSet};
+use crate::extent::{Extent, ExtentSet, by_key};
 use crate::identity::FileId;
 use crate::params::launch::{LaunchOrder, LaunchParams, LaunchStart};
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,14 +175,11 @@ impl Merge {
     /// Merges the reads of one window, each where its first page comes. What an earlier window read as a gap is not read
     /// again, and no gap reaches over what was read before.
     fn window(&mut self, reads: &[SequenceRead]) {
-        let mut files: BTreeMap<u32, Vec<Extent>> = BTreeMap::new();
-        for read in reads {
-            files.entry(read.file).or_default().push(read.extent);
-        }
+        let files = by_key(reads.iter().map(|read| (read.file, read.extent)));
         let mut merged: BTreeMap<u32, ExtentSet> = BTreeMap::new();
-        for (file, extents) in files {
+        for (file, pages) in files {
             let done = self.done.entry(file).or_default();
-            let wanted = ExtentSet::from(extents).difference(done);
+            let wanted = pages.difference(done);
             let (joined, gap_pages) = wanted.merged(self.gap_max, done);
             let is_within = gap_pages <= self.spare_pages;
             self.spare_pages -= if is_within { gap_pages } else { 0 };

@@ -13,12 +13,11 @@ use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part, Piece};
 use crate::params::FetchParams;
 use prepage_core::anon::RANKS;
-use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::extent::{Extent, by_key};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::process_madvise::{self, Advice};
 use prepage_kernel::{process_vm, sched};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Pages of one thread, by member, not yet in order.
@@ -52,18 +51,8 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         true => worker.submit_and_bring_all(),
         false => worker.bring_all(),
     }
-    part.anon = by_member(worker.brought);
-    part.waited_on = by_member(worker.waited_on);
-}
-
-fn by_member(pages: Pages) -> BTreeMap<usize, ExtentSet> {
-    let mut extents: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
-    for (member, extent) in pages {
-        extents.entry(member).or_default().push(extent);
-    }
-    let sets = extents.into_iter();
-    sets.map(|(member, extents)| (member, ExtentSet::from(extents)))
-        .collect()
+    part.anon = by_key(worker.brought);
+    part.waited_on = by_key(worker.waited_on);
 }
 
 struct Worker<'a> {

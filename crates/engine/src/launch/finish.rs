@@ -9,7 +9,7 @@ use crate::launch::{LaunchResult, MeasuredLaunch};
 use crate::observe::file_pages::cached;
 use crate::observe::files::InodeKey;
 use crate::observe::resolve::present_version;
-use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{BlockMap, account};
 use prepage_core::launch::manager::Help;
@@ -18,7 +18,6 @@ use prepage_core::launch::recording::{
 };
 use prepage_kernel::page::page_size;
 use prepage_kernel::{fds, maps};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,12 +205,12 @@ fn without_missing(
     inserted: &[Access],
     place: &Place,
 ) -> Vec<Access> {
-    let came = by_file(inserted.iter().filter_map(|access| {
+    let came = by_key(inserted.iter().filter_map(|access| {
         let (file, _) = files.indices[access.file as usize]?;
         Some((file, access.extent))
     }));
     let uncertain = accesses.iter().filter(|access| !access.is_certain);
-    let mut mapped = by_file(uncertain.map(|access| (access.file, access.extent)));
+    let mut mapped = by_key(uncertain.map(|access| (access.file, access.extent)));
     let nothing = ExtentSet::new();
     for (file, pages) in &mut mapped {
         if let Some(id) = files.list.get(*file as usize) {
@@ -233,19 +232,9 @@ fn without_missing(
     left
 }
 
-/// Pages of each file.
-fn by_file(extents: impl Iterator<Item = (u32, Extent)>) -> HashMap<u32, ExtentSet> {
-    let mut files: HashMap<u32, Vec<Extent>> = HashMap::new();
-    for (file, extent) in extents {
-        files.entry(file).or_default().push(extent);
-    }
-    let set = |(file, extents)| (file, ExtentSet::from(extents));
-    files.into_iter().map(set).collect()
-}
-
 /// The accesses, divided into what the launch had to read from the device and what it had not.
 fn with_demand(accessed: Vec<Access>, demanded: &[Access]) -> Vec<Access> {
-    let added = by_file(demanded.iter().map(|access| (access.file, access.extent)));
+    let added = by_key(demanded.iter().map(|access| (access.file, access.extent)));
     let nothing = ExtentSet::new();
     let mut accesses = Vec::with_capacity(accessed.len());
     for access in accessed {

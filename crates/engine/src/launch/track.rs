@@ -7,7 +7,7 @@ use crate::launch::rings::{Batch, BlockSample, FileMapping, Fork, Mapped, PageEv
 use crate::observe::files::InodeKey;
 use crate::observe::opens::Opening;
 use crate::observe::resolve::View;
-use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::launch::recording::{
     ACCESSES_MAX, Access, BlockRequest, CALLS_MAX, CallKind, FILES_MAX, Issuer, PathCall,
     REQUESTS_MAX, Source, first_accesses,
@@ -315,18 +315,11 @@ impl Seen {
     /// every first access counts.
     pub fn last_need_us(&self, launch: &Launch) -> u64 {
         // In the order of the launch, not of the pages.
-        let mut wanted: HashMap<InodeKey, Vec<Extent>> = HashMap::new();
         let sequence = &launch.sequence;
-        for read in &sequence.reads {
-            if let Some(file) = sequence.files.get(read.file as usize) {
-                let key = (file.file.device, file.file.inode);
-                wanted.entry(key).or_default().push(read.extent);
-            }
-        }
-        let wanted: HashMap<InodeKey, ExtentSet> = wanted
-            .into_iter()
-            .map(|(key, extents)| (key, ExtentSet::from(extents)))
-            .collect();
+        let wanted = by_key(sequence.reads.iter().filter_map(|read| {
+            let file = &sequence.files.get(read.file as usize)?.file;
+            Some(((file.device, file.inode), read.extent))
+        }));
         let is_wanted = |access: &&Access| {
             let key = self.keys.get(access.file as usize);
             let pages = key.and_then(|key| wanted.get(key));

@@ -3,7 +3,7 @@
 use super::mode::IdleMode;
 use super::study::{Goal, IdleStudy, Measured, ModeRow, RATIO_GOAL, ServiceRow};
 use crate::statistics::Estimate;
-use crate::study::text::{cells, interval, table};
+use crate::study::text::{add_discarded, add_tables, cells, interval};
 use std::fmt::Write;
 
 /// The whole study.
@@ -11,17 +11,10 @@ pub fn show(study: &IdleStudy) -> String {
     let mut out = format!("{}; medians with 95 % intervals\n", heading(study));
     for service in &study.services {
         let _ = writeln!(out, "\n{}", service_words(service));
-        for rows in [time_rows(service), goal_rows(service), switch_rows(service)] {
-            if rows.len() > 1 {
-                let _ = write!(out, "\n{}", table(&rows));
-            }
-        }
+        let tables = [time_rows(service), goal_rows(service), switch_rows(service)];
+        add_tables(&mut out, &tables);
     }
-    if !study.discarded.is_empty() {
-        let reasons = study.discarded.iter();
-        let listed: Vec<String> = reasons.map(|(why, n)| format!("{n} {why}")).collect();
-        let _ = writeln!(out, "\n  discarded: {}", listed.join(", "));
-    }
+    add_discarded(&mut out, &study.discarded);
     out
 }
 

@@ -4,28 +4,20 @@ use super::record::Learn;
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
 use crate::statistics::Estimate;
-use crate::study::text::{cells, interval, percent, table};
-use std::fmt::Write;
+use crate::study::text::{add_discarded, add_tables, cells, interval, percent};
 
 /// The whole study.
 pub fn show(study: &LaunchStudy) -> String {
     let mut out = format!("{}; medians with 95 % intervals\n", heading(study));
-    for rows in [
+    let tables = [
         time_rows(study),
         ratio_rows(study),
         bound_rows(study),
         simultaneous_rows(study),
         cost_rows(study),
-    ] {
-        if rows.len() > 1 {
-            let _ = write!(out, "\n{}", table(&rows));
-        }
-    }
-    if !study.discarded.is_empty() {
-        let reasons = study.discarded.iter();
-        let listed: Vec<String> = reasons.map(|(why, n)| format!("{n} {why}")).collect();
-        let _ = writeln!(out, "\n  discarded: {}", listed.join(", "));
-    }
+    ];
+    add_tables(&mut out, &tables);
+    add_discarded(&mut out, &study.discarded);
     out
 }
 

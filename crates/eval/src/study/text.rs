@@ -4,6 +4,7 @@ use super::overall::LOSS_MAX;
 use super::{Studies, Study};
 use crate::record::{Mode, Setting};
 use crate::statistics::Estimate;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// "value [low, high]", or nothing where there is no interval.
@@ -37,6 +38,22 @@ pub fn setting_words(setting: Setting) -> &'static str {
         Setting::Reclaimed => "everything swapped out and dropped",
         Setting::Pressure => "pushed out by other applications under a shared limit",
         Setting::Together => "all applications at once under a shared limit",
+    }
+}
+
+/// Adds those of the tables that have more than a head.
+pub fn add_tables(out: &mut String, tables: &[Vec<Vec<String>>]) {
+    for rows in tables.iter().filter(|rows| rows.len() > 1) {
+        let _ = write!(out, "\n{}", table(rows));
+    }
+}
+
+/// Adds how many samples were discarded for what reason, if any were.
+pub fn add_discarded(out: &mut String, discarded: &BTreeMap<String, usize>) {
+    if !discarded.is_empty() {
+        let reasons = discarded.iter();
+        let listed: Vec<String> = reasons.map(|(why, n)| format!("{n} {why}")).collect();
+        let _ = writeln!(out, "\n  discarded: {}", listed.join(", "));
     }
 }
 
@@ -127,14 +144,7 @@ fn show_app(study: &Study) -> String {
         out += "\n";
         out += &table(&cost_rows(study));
     }
-    if !study.discarded.is_empty() {
-        let listed: Vec<String> = study
-            .discarded
-            .iter()
-            .map(|(reason, n)| format!("{n} {reason}"))
-            .collect();
-        let _ = writeln!(out, "\n  discarded: {}", listed.join(", "));
-    }
+    add_discarded(&mut out, &study.discarded);
     out
 }
 
