@@ -8,6 +8,7 @@ use crate::history::{Calibration, History};
 use crate::order::{Ranked, learn_order};
 use crate::params::{AnonParams, AnonRule};
 use crate::run_map::RunMap;
+use std::collections::BTreeMap;
 
 /// The paper's two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct AnonState {
     /// Its last known observations.
     pub history: History,
     /// Binary logarithm of its observation interval: while it is mapped directly, its use is observed in one
-    /// switch of so many. 0 for what is new or in doubt.
+    /// switch of so many, as one of a *sample* of its block. 0 for what is new or in doubt: always.
     pub observe_log2: u8,
     /// When in a switch it is first demanded, at the earliest: see [`rank_after`].
     pub rank: u8,
@@ -92,11 +93,26 @@ impl AnonState {
         })
     }
 
-    /// Whether its use is to be observed in this switch. A block of pages shares a phase, and phases are spread
-    /// over the blocks, so that each switch observes about the same number.
-    fn is_observed_in(self, switch: u64, page: u64) -> bool {
-        let phase = (page / BLOCK_PAGES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
-        (switch + phase).is_multiple_of(1 << self.observe_log2)
+    /// The pages of a block that are observed in this switch: each in turn, adjacent ones together. Where the turn begins
+    /// differs from block to block.
+    fn sample(self, switch: u64, block: u64) -> Extent {
+        let interval = 1 << self.observe_log2;
+        let phase = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
+        let turn = (switch + phase) % interval;
+        let edge = |turn: u64| block * BLOCK_PAGES + (turn * BLOCK_PAGES).div_ceil(interval);
+        Extent::between(edge(turn), edge(turn + 1))
+    }
+
+    /// The parts of an extent of one block, each with whether it is observed in this switch.
+    fn observed_parts(self, extent: Extent, switch: u64) -> [(Extent, bool); 3] {
+        let sample = self.sample(switch, extent.start / BLOCK_PAGES);
+        let cut = |page: u64| page.clamp(extent.start, extent.end());
+        let (from, to) = (cut(sample.start), cut(sample.end()));
+        [
+            (Extent::between(extent.start, from), false),
+            (Extent::between(from, to), true),
+            (Extent::between(to, extent.end()), false),
+        ]
     }
 }
 
@@ -104,7 +120,7 @@ impl AnonState {
 /// application a minor fault.
 const OBSERVE_LOG2_STEP: u8 = 4;
 
-/// Pages that share an observation phase, and most that are fetched together.
+/// Pages that a sample stands for, and most that are fetched together.
 const BLOCK_PAGES: u64 = 64;
 
 /// What one switch showed of one process's anonymous pages. Pages in none of these sets are unknown. All sets are
@@ -246,21 +262,64 @@ impl AnonTable {
         params: &AnonParams,
         calibration: &mut Calibration,
     ) {
-        let accessed = seen.accessed();
-        self.map.update(&accessed, |state, pages| match state {
-            None => Some(AnonState::candidate(params)),
-            Some(state) => {
-                calibration.count(state.history, true, pages);
-                Some(state.accessed_again(params))
-            }
-        });
-        self.map
-            .update(&seen.unused.difference(&accessed), |state, pages| {
+        let used = seen.used.difference(&seen.faulted);
+        let unused = seen.unused.difference(&seen.accessed());
+        let (watched, not_fetched) = (
+            unused.intersection(&seen.fetched),
+            unused.difference(&seen.fetched),
+        );
+        let doubtful = self.doubtful_blocks(&used, &watched);
+        // A sample counts for all that it stands for. What was not fetched is always seen, and counts for itself.
+        let weight = |state: AnonState, is_watched| match is_watched {
+            true => 1 << state.observe_log2,
+            false => 1,
+        };
+        for (pages, is_watched) in [(&seen.faulted, false), (&used, true)] {
+            self.map.update(pages, |state, pages| match state {
+                None => Some(AnonState::candidate(params)),
+                Some(state) => {
+                    let pages = pages * weight(state, is_watched);
+                    calibration.count(state.history, true, pages);
+                    Some(state.accessed_again(params))
+                }
+            });
+        }
+        for (pages, is_watched) in [(&not_fetched, false), (&watched, true)] {
+            self.map.update(pages, |state, pages| {
                 let state = state?;
+                let pages = pages * weight(state, is_watched);
                 calibration.count(state.history, false, pages);
                 state.not_accessed()
             });
+        }
+        self.map.update(&doubtful, |state, _| {
+            let observe_log2 = 0;
+            state.map(|state| AnonState {
+                observe_log2,
+                ..state
+            })
+        });
         learn_order(&mut self.map, &seen.order);
+    }
+
+    /// The blocks of whose sample no more was used than not: all of their pages are to be observed. What nobody saw is
+    /// not judged by its neighbours, but memory is mostly given up, and taken up again, in pieces of many pages.
+    fn doubtful_blocks(&self, used: &ExtentSet, unused: &ExtentSet) -> ExtentSet {
+        let is_sampled = |state: AnonState| state.observe_log2 > 0;
+        let samples = self.map.pages_where(is_sampled);
+        let mut balance: BTreeMap<u64, i64> = BTreeMap::new();
+        for (pages, sign) in [(used, -1), (unused, 1)] {
+            for &extent in pages.intersection(&samples).extents() {
+                for part in blocks(extent) {
+                    let block = part.start / BLOCK_PAGES;
+                    *balance.entry(block).or_default() += sign * part.len as i64;
+                }
+            }
+        }
+        let doubtful = balance.into_iter().filter(|&(_, excess)| excess >= 0);
+        doubtful
+            .map(|(block, _)| Extent::new(block * BLOCK_PAGES, BLOCK_PAGES))
+            .collect()
     }
 
     /// Evicts runs of pages until at most `runs_max` are left: those with the least timeout first, candidates before
@@ -333,11 +392,11 @@ impl AnonTable {
             AnonRule::History => calibration.probability(state.history) >= confidence,
         });
         AnonTargets::new(chosen.flat_map(|(extent, state)| {
-            let part = move |part: Extent| {
-                let watch = state.is_observed_in(switch, part.start);
-                (part, state.rank, watch)
+            let parts = move |part: Extent| state.observed_parts(part, switch);
+            let planned = move |(part, watch): (Extent, bool)| {
+                (part.len > 0).then_some((part, state.rank, watch))
             };
-            blocks(extent).map(part)
+            blocks(extent).flat_map(parts).filter_map(planned)
         }))
     }
 }

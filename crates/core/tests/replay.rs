@@ -196,6 +196,48 @@ fn the_seen_precision_is_the_true_one_where_all_use_is_seen() {
     }
 }
 
+/// Nearly: each page of a sample is among those not looked at for longest.
+#[test]
+fn a_sample_tells_the_precision_of_all() {
+    let workload = workload(Recurrence::ANON, NOTHING);
+    let mut params = Params::default();
+    for interval in [4, 16] {
+        params.anon.observe_interval_max = interval;
+        let replayed = replay(workload.switches(), &params, Mode::Anon);
+        let (mut hits, mut of) = (0, 0);
+        for switch in replayed.switches.iter().skip(10) {
+            (hits, of) = (hits + switch.anon_seen.hits, of + switch.anon_seen.of);
+        }
+        let (seen, truth) = (hits as f64 / of as f64, precision(&replayed.since(11).0));
+        assert!(
+            (seen - truth).abs() < 0.03,
+            "1 in {interval}: {seen} of {truth}"
+        );
+    }
+}
+
+#[test]
+fn memory_that_is_given_up_in_pieces_is_noticed_at_once() {
+    // 64 blocks; one half is needed in ten switches and the other in the ten after them.
+    let phase = |start: u64| {
+        let one = |_| {
+            let anon = RecordedAnon {
+                instance: instance(0),
+                accessed: pages(start, 32 * 64),
+                swapped: None,
+            };
+            switch(vec![anon], Vec::new())
+        };
+        (0..10).map(one).collect::<Vec<_>>()
+    };
+    let switches = [phase(0), phase(32 * 64)].concat();
+    let replayed = replay(&switches, &Params::default(), Mode::Anon);
+    let wasted: Vec<u64> = replayed.switches.iter().map(|s| s.anon.wasted()).collect();
+    // Planned when it was given up, looked at, and perhaps once more while the calibration still trusts it.
+    assert!(wasted[10] >= 32 * 64);
+    assert!(wasted[13..].iter().all(|&wasted| wasted == 0), "{wasted:?}");
+}
+
 #[test]
 fn the_mode_says_what_is_fetched() {
     let workload = workload(Recurrence::ANON, Recurrence::FILE);
