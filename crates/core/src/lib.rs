@@ -20,5 +20,6 @@ pub mod outcome;
 pub mod params;
 pub mod plan;
 pub mod replay;
+pub mod rest;
 pub mod run_map;
 pub mod signal;

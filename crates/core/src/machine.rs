@@ -9,6 +9,7 @@ use crate::identity::{AppId, FileId, Instance};
 use crate::outcome::{SwitchRecord, Void};
 use crate::params::{Mode, Params};
 use crate::plan::Plan;
+use crate::rest::Rest;
 use crate::signal::{EndCause, Source};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -170,8 +171,10 @@ struct Switching {
     mode: Mode,
     plan: Arc<Plan>,
     began: Nanos,
-    /// When it was last seen not to be quiet.
+    /// When more than a few demand faults were last seen.
     last_fault: Nanos,
+    /// When all of its plan was fetched.
+    fetched: Option<Nanos>,
     /// Whether its plan is being fetched: nothing is quiet then, since the application's waits for pages in flight are no
     /// demand faults.
     is_fetching: bool,
@@ -190,6 +193,7 @@ struct Collecting {
 struct Tracked {
     model: AppModel,
     next_number: u64,
+    rest: Rest,
     switching: Option<Switching>,
     collecting: Option<Collecting>,
     last_begin: Option<Nanos>,
@@ -244,6 +248,11 @@ impl Machine {
             .flat_map(|t| t.records.iter())
     }
 
+    /// For how many switches an application is left alone from now on; see [`Rest`].
+    pub fn rest_left(&self, app: &AppId) -> u32 {
+        self.apps.get(app).map_or(0, |tracked| tracked.rest.left())
+    }
+
     /// Whether an application is being switched to.
     pub fn is_switching(&self, app: &AppId) -> bool {
         self.apps.get(app).is_some_and(|t| t.switching.is_some())
@@ -290,7 +299,7 @@ impl Machine {
                 let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
                 if let Some(switching) = switching.filter(|s| s.number == switch) {
                     switching.is_fetching = false;
-                    switching.last_fault = switching.last_fault.max(now);
+                    switching.fetched = Some(now);
                 }
                 Vec::new()
             }
@@ -374,6 +383,10 @@ impl Machine {
         if self.mode == Mode::Off || repeats || superfluous {
             return Vec::new();
         }
+        tracked.last_begin = Some(now);
+        if self.mode.fetches() && tracked.rest.takes_one() {
+            return Vec::new();
+        }
         let mut actions = self.end(now, app, EndCause::Superseded);
         let mode = self.mode;
         let Some(tracked) = self.apps.get_mut(app) else {
@@ -385,7 +398,6 @@ impl Machine {
         let number = tracked.next_number;
         let plan = Arc::clone(tracked.model.plan());
         tracked.next_number += 1;
-        tracked.last_begin = Some(now);
         tracked.switching = Some(Switching {
             number,
             source,
@@ -393,6 +405,7 @@ impl Machine {
             plan: Arc::clone(&plan),
             began: now,
             last_fault: now,
+            fetched: None,
             is_fetching: mode.fetches(),
         });
         actions.push(Action::Observe {
@@ -419,6 +432,7 @@ impl Machine {
         };
         let collect = switching.collect(app, tracked.model.known());
         tracked.last_end = Some(now);
+        switching.tell(&mut tracked.rest, cause, &self.params);
         tracked.collecting = Some(Collecting {
             switching,
             ended: now,
@@ -501,10 +515,26 @@ impl Switching {
         }
     }
 
+    /// Tells `rest` how its demand ended. That of a switch that nothing was fetched for tells nothing.
+    fn tell(&self, rest: &mut Rest, cause: EndCause, params: &Params) {
+        let is_helped = self.mode.fetches_anon() && self.plan.anon_pages() > 0;
+        match (cause, self.fetched.filter(|_| is_helped)) {
+            (EndCause::Quiet, _) => rest.demand_ended(),
+            (EndCause::Cap, Some(fetched)) => {
+                let went_on_ms = self.last_fault.saturating_sub(fetched) / NANOS_PER_MS;
+                if went_on_ms >= params.switch.endless_ms {
+                    rest.demand_went_on(&params.switch);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// When it ends unless something happens, and why.
     fn deadline(&self, params: &Params) -> (Nanos, EndCause) {
         let quiet = self
             .last_fault
+            .max(self.fetched.unwrap_or_default())
             .saturating_add(params.switch.quiet_ms.saturating_mul(NANOS_PER_MS));
         let cap = self
             .began

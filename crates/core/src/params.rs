@@ -139,6 +139,13 @@ pub struct SwitchParams {
     pub quiet_faults: u64,
     /// A switch ends at the latest after this long, in milliseconds.
     pub cap_ms: u64,
+    /// Demand that goes on for this long, in milliseconds, after all of the plan is in does not end: the application is asked
+    /// for something else all the time, as a service is, and help would only stand in its way.
+    pub endless_ms: u64,
+    /// Such an application is left alone for so many switches, and twice as many each time that it is found so again.
+    pub retry_switches: u32,
+    /// Most switches that it is left alone for.
+    pub retry_switches_max: u32,
     /// Demand faults within `onset_window_ms` that are taken as the beginning of a switch, where the application
     /// is largely swapped out. 0 turns this signal off.
     pub onset_faults: u32,
@@ -159,6 +166,9 @@ impl Default for SwitchParams {
             quiet_ms: 250,
             quiet_faults: 32,
             cap_ms: 3_000,
+            endless_ms: 1_000,
+            retry_switches: 16,
+            retry_switches_max: 1024,
             onset_faults: 256,
             onset_window_ms: 100,
             onset_pause_ms: 2_000,

@@ -760,6 +760,72 @@ fn a_switch_is_not_quiet_while_its_plan_is_fetched() {
 }
 
 #[test]
+fn an_application_whose_demand_does_not_end_is_left_alone_for_ever_more_switches() {
+    let params = Params::default();
+    let retry = params.switch.retry_switches;
+    let mut model = Model::new(params, true);
+    let instance = Instance {
+        pid: 1,
+        start_ticks: 0,
+        exec: 0,
+    };
+    model.run(Step::Track {
+        app: 0,
+        keeps_profile: false,
+    });
+    model.run(Step::Start { app: 0, instance });
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    for _ in 0..3 {
+        switch(&mut model, instance, &all);
+    }
+    let (mut machine, mut now) = (model.machine, model.now);
+    // A switch that is fetched within 100 ms and whose demand goes on until `demanded_ms`. Returns whether it was helped.
+    let mut is_helped = |demanded_ms: u64| {
+        now += 10_000 * NANOS_PER_MS;
+        let (app, source) = (id(0), Source::Thaw);
+        let actions = machine.step(now, Event::Begin { app, source });
+        let number = actions.iter().find_map(|action| match action {
+            Action::Fetch { switch, .. } => Some(*switch),
+            _ => None,
+        });
+        let Some(switch) = number else {
+            assert!(actions.is_empty() && machine.deadline().is_none());
+            return false;
+        };
+        let app = id(0);
+        machine.step(now + 100 * NANOS_PER_MS, Event::Fetched { app, switch });
+        for after_ms in (100..=demanded_ms).step_by(100) {
+            let last_at = now + after_ms * NANOS_PER_MS;
+            let (app, count) = (id(0), 1_000);
+            let faults = Event::DemandFaults {
+                app,
+                count,
+                last_at,
+            };
+            machine.step(last_at, faults);
+        }
+        now = machine.deadline().expect("it lasts");
+        machine.step(now, Event::Tick);
+        let (app, observation) = (id(0), Box::default());
+        let observed = Event::Observed {
+            app,
+            switch,
+            observation,
+        };
+        machine.step(now, observed);
+        true
+    };
+    assert!(is_helped(400) && is_helped(400), "its demand ends");
+    for left_alone in [retry, 2 * retry] {
+        assert!(is_helped(3_000));
+        assert!((0..left_alone).all(|_| !is_helped(3_000)));
+    }
+    assert!(is_helped(400) && is_helped(3_000), "all is forgiven");
+    assert!((0..retry).all(|_| !is_helped(400)));
+    assert!(is_helped(400));
+}
+
+#[test]
 fn the_focus_supersedes_a_switch_that_faults_began_some_time_ago() {
     let after_ms = |before: Source, ms: u64| {
         let mut machine = Machine::new(Params::default(), Mode::Observe);

@@ -439,6 +439,8 @@ pub struct ExplainReply {
     pub confidence: f32,
     /// Why it is that high.
     pub confidence_reason: String,
+    /// Switches for which it is left alone from now on, since its demand did not end.
+    pub left_alone: u32,
     /// Anonymous pages known, by process.
     pub processes: Vec<ExplainedTable>,
     /// File pages known, by file; the largest plans first.

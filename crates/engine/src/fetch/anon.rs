@@ -12,9 +12,7 @@
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part, Piece};
 use crate::params::FetchParams;
-use prepage_core::anon::RANKS;
 use prepage_core::extent::{Extent, by_key};
-use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::process_madvise::{self, Advice};
 use prepage_kernel::{process_vm, sched};
@@ -77,7 +75,6 @@ impl Worker<'_> {
             }
             self.job.note_begin();
             self.heart.beat();
-            let began = monotonic_ns();
             for absent in self.admitted(&mut span) {
                 self.read_ahead(absent.member, &absent.map);
                 self.read_ahead(absent.member, &absent.watch);
@@ -87,9 +84,6 @@ impl Worker<'_> {
                 self.wait_for(&absent);
             }
             self.pause_after(self.params.disk_span_pages);
-            if let Some(piece) = span.first() {
-                leave_the_disk(piece.rank, monotonic_ns().saturating_sub(began) / 1_000);
-            }
             submitted = span;
         }
     }
@@ -216,19 +210,6 @@ impl Worker<'_> {
             sched::sleep_us(self.params.pace_us);
         }
     }
-}
-
-/// Leaves the disk to the application for a while, after reads that took `reads_us` microseconds: of pages that it needs
-/// only after 80 ms half of the time, and of those after 320 ms, or of which no time is known, three quarters. A
-/// service's first requests wait for pages of their own, which nobody foresees, behind all that is fetched.
-fn leave_the_disk(rank: u8, reads_us: u64) {
-    const PAUSE_US_MAX: u64 = 20_000;
-    let times = match RANKS - rank {
-        1 => 3,
-        2 => 1,
-        _ => return,
-    };
-    sched::sleep_us((times * reads_us).min(PAUSE_US_MAX));
 }
 
 /// Adds pages of a member, joining those that follow each other.

@@ -26,8 +26,6 @@ pub struct Piece {
     pub member: usize,
     /// Whether they are only brought to the swap cache, so that their use can be seen.
     pub watch: bool,
-    /// When they are needed: see [`prepage_core::anon::rank_after`].
-    pub rank: u8,
     /// Virtual pages.
     pub extent: Extent,
     /// Pages of the plan before it.
@@ -177,7 +175,6 @@ impl Job {
                     self.pieces.push(Piece {
                         member,
                         watch: read.watch,
-                        rank,
                         extent,
                         before,
                     });

@@ -33,6 +33,13 @@ fn words(known: &ExplainReply) -> String {
         "fetched is what is used with a probability of {:.2} or more: {}\n",
         known.confidence, known.confidence_reason
     );
+    if known.left_alone > 0 {
+        text += &format!(
+            "left alone for {} switches: its demand went on long after all that was planned was fetched, as a busy \
+             service's does, and help would stand in its way (switch.endless_ms)\n",
+            known.left_alone
+        );
+    }
     text += &section("Anonymous pages", &known.processes, usize::MAX);
     text += &section("File pages", &known.files, FILES_SHOWN_MAX);
     let hidden = known.files.len().saturating_sub(FILES_SHOWN_MAX) as u64 + known.files_left_out;

@@ -56,6 +56,7 @@ impl Service {
             ),
             confidence: plan.confidence,
             confidence_reason: self.confidence_reason(plan),
+            left_alone: self.machine.rest_left(app),
             processes: process_tables(model, plan),
             files,
             files_left_out,
