@@ -6,7 +6,7 @@ DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
 .PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-idle bench-report bench-quick \
-    bench-fetch bench-policies results setup-build setup-test setup-demo clean
+    bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
@@ -38,10 +38,6 @@ install: build
 ## The fetch path alone: us per page, GB/s, and what a concurrently faulting application loses.
 bench-fetch: setup-build build
 	scripts/as-root target/release/prepage-eval fetch
-
-## Switches under each core policy of ASAP section 6.5: about three minutes each.
-bench-policies: setup-demo build
-	scripts/bench-policies target/release target/policies
 
 BENCH = scripts/as-root target/release/prepage-eval
 
@@ -77,6 +73,25 @@ bench-idle: setup-build build
 	@echo "about 50 minutes"
 	$(BENCH) idle --install --resume --out target/bench/idle-zram.jsonl
 	$(BENCH) idle --install --swap disk --resume --out target/bench/idle-disk.jsonl
+
+FACTOR_APPS ?= chromium,writer,gimp
+
+## One factor at a time, at each of its levels: storage (native, ufs, emmc), swap (zram, disk, zswap), zram (each compressor
+## that the kernel offers) and mthp (off, on). Each level has a record, which bench-report draws.
+bench-storage bench-swap bench-zram bench-mthp: bench-%: setup-build build
+	scripts/setup demo
+	mkdir -p target/bench
+	scripts/bench-factor $* target/release target/bench --apps $(FACTOR_APPS) --install
+
+## The core policies of ASAP section 6.5, alternating in one run: about eight minutes. The configuration says which
+## cores are big and which little.
+POLICIES_CONFIG ?= scripts/policies.toml
+bench-policies: setup-build build
+	scripts/setup demo
+	mkdir -p target/bench
+	@echo "about eight minutes"
+	$(BENCH) run --prepage-config $(POLICIES_CONFIG) --samples 20 --resume --out target/bench/policies.jsonl \
+	    --modes off,full:asap,full:big1,full:big-all,full:little1,full:little-all,full:iorap
 
 ## The report of what has been measured.
 bench-report: build

@@ -19,7 +19,7 @@ pub enum ThreadPolicy {
 }
 
 /// On which cores, and how, file pages are fetched (ASAP sections 5.2 and 6.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CorePolicy {
     /// The paper's own: one SCHED_OTHER thread on the big cores for large files, one SCHED_IDLE thread on each
@@ -35,6 +35,35 @@ pub enum CorePolicy {
     LittleAll,
     /// As IORap: one thread, page by page, file pages only. For comparison.
     Iorap,
+}
+
+impl CorePolicy {
+    /// Every one, in the order of the paper.
+    pub const ALL: [Self; 6] = [
+        Self::Asap,
+        Self::Big1,
+        Self::BigAll,
+        Self::Little1,
+        Self::LittleAll,
+        Self::Iorap,
+    ];
+
+    /// The word for it, in the configuration, on the command line and in the API.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Asap => "asap",
+            Self::Big1 => "big1",
+            Self::BigAll => "big-all",
+            Self::Little1 => "little1",
+            Self::LittleAll => "little-all",
+            Self::Iorap => "iorap",
+        }
+    }
+
+    /// The policy of this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.word() == word)
+    }
 }
 
 /// In which order file pages are read.
@@ -72,7 +101,8 @@ pub struct FetchParams {
     pub disk_span_pages: u64,
     /// Most runs of adjacent pages among them: each is a read, and reads are what a disk has a limit for.
     pub disk_span_reads: usize,
-    /// Cores and threads for file pages.
+    /// Cores and threads for file pages. `prepage policy` changes it until the next start, or until another one is set here
+    /// and the configuration is read again.
     pub core_policy: CorePolicy,
     /// The big cores; empty: those of the highest capacity in sysfs.
     pub big_cores: Vec<usize>,

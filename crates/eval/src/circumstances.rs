@@ -1,8 +1,10 @@
 //! What a result depends on and a reader must know: the machine, its swap, its disk, its settings.
 
 use crate::group::Hierarchies;
+use crate::mthp;
 use crate::record::{Machine, SwapDevice};
 use crate::sysfs;
+use crate::throttle::Throttle;
 use prepage_kernel::block::BlockDevice;
 use prepage_kernel::mountinfo;
 use prepage_kernel::swaps::{self, SwapArea, SwapKind};
@@ -10,6 +12,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What [`SwapDevice::on`] is of a zram device.
+pub const ZRAM: &str = "zram";
+
+/// What the settings of mTHP begin with in a record; the size follows, as in `64kB`.
+const MTHP: &str = "mthp_";
 
 /// Seconds since 1970.
 pub fn time_unix_s() -> u64 {
@@ -71,7 +79,7 @@ fn swap_device(area: &SwapArea) -> SwapDevice {
     SwapDevice {
         path: area.path.display().to_string(),
         on: match area.kind {
-            SwapKind::Zram => "zram",
+            SwapKind::Zram => ZRAM,
             SwapKind::Disk => "disk",
             SwapKind::File => "file",
         }
@@ -125,6 +133,10 @@ fn settings() -> BTreeMap<String, String> {
             "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
         ),
         ("zswap", "/sys/module/zswap/parameters/enabled"),
+        (
+            "zswap_compressor",
+            "/sys/module/zswap/parameters/compressor",
+        ),
         ("mglru", "/sys/kernel/mm/lru_gen/enabled"),
         ("vma_ra_enabled", "/sys/kernel/mm/swap/vma_ra_enabled"),
         (
@@ -141,17 +153,58 @@ fn settings() -> BTreeMap<String, String> {
             ))
         })
         .collect();
-    if let Ok(entries) = fs::read_dir("/sys/kernel/mm/transparent_hugepage") {
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if let Some(size) = name.strip_prefix("hugepages-")
-                && let Some(list) = sysfs::read(entry.path().join("enabled"))
-            {
-                found.insert(format!("mthp_{size}"), sysfs::bracketed(&list).to_owned());
-            }
+    for (size_kb, enabled) in mthp::sizes() {
+        if let Some(list) = sysfs::read(enabled) {
+            let chosen = sysfs::bracketed(&list).to_owned();
+            found.insert(format!("{MTHP}{size_kb}kB"), chosen);
         }
     }
     found
+}
+
+/// Swap, disk and mTHP of a run, in a line.
+pub fn factors_line(machine: &Machine, throttle: Option<Throttle>) -> String {
+    let disk = throttle.map_or("as it is".into(), |limits| format!("held to {limits}"));
+    format!(
+        "swap {}, disk {disk}, {}",
+        swap_words(machine),
+        mthp_words(machine)
+    )
+}
+
+fn swap_words(machine: &Machine) -> String {
+    let named = |on: &str, compressor: Option<&String>| match compressor {
+        Some(by) => format!("{on} ({by})"),
+        None => on.to_owned(),
+    };
+    let is_zswap = machine.settings.get("zswap").is_some_and(|on| on == "Y");
+    let zswap = is_zswap.then(|| named("zswap", machine.settings.get("zswap_compressor")));
+    let devices = machine.swap.iter();
+    let devices = devices.map(|device| named(&device.on, device.compressor.as_ref()));
+    let all: Vec<String> = zswap.into_iter().chain(devices).collect();
+    match all.is_empty() {
+        true => "none".into(),
+        false => all.join(" and "),
+    }
+}
+
+fn mthp_words(machine: &Machine) -> String {
+    let settings = machine.settings.iter();
+    let sizes = settings.filter_map(|(name, value)| {
+        let size_kb = name.strip_prefix(MTHP)?.strip_suffix("kB")?;
+        Some((size_kb.parse::<u64>().ok()?, value.as_str()))
+    });
+    let mut on: Vec<(u64, &str)> = sizes.collect();
+    if on.is_empty() {
+        return "no mTHP".into();
+    }
+    on.retain(|(_, value)| *value == "always");
+    on.sort_unstable();
+    let on: Vec<String> = on.iter().map(|(size_kb, _)| size_kb.to_string()).collect();
+    match on.is_empty() {
+        true => "mTHP off".into(),
+        false => format!("mTHP of {} kB", on.join(", ")),
+    }
 }
 
 /// Machine-wide counters of which a sample records the difference.
@@ -200,4 +253,53 @@ pub fn load() -> f64 {
     sysfs::read("/proc/loadavg")
         .and_then(|text| text.split(' ').next()?.parse().ok())
         .unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttle::Disk;
+
+    fn machine(swap: &[(&str, Option<&str>)], settings: &[(&str, &str)]) -> Machine {
+        let device = |&(on, compressor): &(&str, Option<&str>)| SwapDevice {
+            on: on.into(),
+            compressor: compressor.map(str::to_owned),
+            ..SwapDevice::default()
+        };
+        let setting = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        Machine {
+            swap: swap.iter().map(device).collect(),
+            settings: settings.iter().map(setting).collect(),
+            ..Machine::default()
+        }
+    }
+
+    #[test]
+    fn the_line_says_what_the_machine_was_set_to() {
+        let off = [
+            ("zswap", "N"),
+            ("zswap_compressor", "lzo"),
+            ("mthp_2048kB", "inherit"),
+            ("mthp_64kB", "never"),
+        ];
+        assert_eq!(
+            factors_line(&machine(&[("zram", Some("lz4"))], &off), None),
+            "swap zram (lz4), disk as it is, mTHP off"
+        );
+        let on = [
+            ("zswap", "Y"),
+            ("zswap_compressor", "lz4"),
+            ("mthp_16kB", "always"),
+            ("mthp_128kB", "always"),
+            ("mthp_64kB", "always"),
+        ];
+        assert_eq!(
+            factors_line(&machine(&[("file", None)], &on), Disk::Emmc.throttle()),
+            "swap zswap (lz4) and file, disk held to 250 MB and 8000 requests a second, mTHP of 16, 64, 128 kB"
+        );
+        assert_eq!(
+            factors_line(&machine(&[], &[]), None),
+            "swap none, disk as it is, no mTHP"
+        );
+    }
 }

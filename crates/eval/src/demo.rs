@@ -5,6 +5,7 @@ use crate::error::{Context, Result};
 use crate::launch::record::Parameters as LaunchParameters;
 use crate::launch::scenario::Scenario;
 use crate::launch::{self, LaunchOptions};
+use crate::output::print_line;
 use crate::record::{Mode, Parameters, Setting};
 use crate::run::{self, Options};
 use crate::{report, study};
@@ -67,12 +68,14 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
     let all: Vec<PathBuf> = records.iter().chain([&launches]).cloned().collect();
     report::report(&all, &page, None)?;
     for record in &records {
-        println!("{}", study::text::show(&study::study(record)?));
+        print_line(study::text::show(&study::study(record)?))?;
     }
     let study = launch::study::study(&launches)?;
-    println!("{}", launch::text::show(&study));
-    println!("records and report: {}", options.out.display());
-    Ok(())
+    print_line(launch::text::show(&study))?;
+    print_line(format_args!(
+        "records and report: {}",
+        options.out.display()
+    ))
 }
 
 /// A program that shows a window and two that do their work and exit, cold, helped and warm.

@@ -11,6 +11,7 @@ pub struct Error {
     operation: &'static str,
     subject: String,
     cause: String,
+    is_reader_gone: bool,
 }
 
 impl Error {
@@ -24,7 +25,21 @@ impl Error {
             operation,
             subject: subject.to_string(),
             cause: cause.to_string(),
+            is_reader_gone: false,
         }
+    }
+
+    /// Whoever reads standard output wants no more.
+    pub fn reader_gone() -> Self {
+        Self {
+            is_reader_gone: true,
+            ..Self::new("write to", "standard output", "its reader is gone")
+        }
+    }
+
+    /// Whether it is [`Error::reader_gone`].
+    pub fn is_reader_gone(&self) -> bool {
+        self.is_reader_gone
     }
 }
 

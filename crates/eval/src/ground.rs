@@ -8,9 +8,10 @@ use crate::group::{Group, Hierarchies};
 use crate::record::Machine;
 use crate::restore::{Restorer, Undo};
 use crate::swap::{self, Swap};
+use crate::throttle::{self, Throttle};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The kernel's default, which a person's machine has.
 const READ_AHEAD_KB: &str = "128";
@@ -24,14 +25,24 @@ pub struct Ground {
     pub places: Places,
     /// The mounts of control groups.
     pub hierarchies: Hierarchies,
+    held_back: Option<HeldBack>,
+}
+
+/// A group that reads the disk no faster than another disk would let it.
+#[derive(Debug)]
+struct HeldBack {
+    /// Its name below the run's.
+    part: &'static str,
+    /// What its processes, and those of the groups below it, also enter.
+    procs: Option<PathBuf>,
 }
 
 impl Ground {
-    /// Lays it.
+    /// Lays it, with this swap; none where nothing is swapped out.
     ///
     /// # Errors
     /// Where the machine does not have what it needs, or does not let it be changed.
-    pub fn lay(swap: &Swap, restorer: &mut Restorer) -> Result<Self> {
+    pub fn lay(swap: Option<&Swap>, restorer: &mut Restorer) -> Result<Self> {
         let name = format!("prepage-eval-{}", std::process::id());
         let places = Places {
             disk: PathBuf::from("/var/tmp").join(&name),
@@ -42,7 +53,9 @@ impl Ground {
         }
         places.make()?;
         // Before the groups, so that it is undone after them: what their processes have swapped out is gone by then.
-        swap::ensure(swap, &places.disk, restorer)?;
+        if let Some(swap) = swap {
+            swap::ensure(swap, &places.disk, restorer)?;
+        }
         if let Some(queue) = circumstances::disk_queue(&places.disk) {
             restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
         }
@@ -52,7 +65,25 @@ impl Ground {
             name,
             places,
             hierarchies,
+            held_back: None,
         })
+    }
+
+    /// Holds the disk to these limits for a group of this run and those below it, all together: for what is started in
+    /// groups that are made from now on.
+    ///
+    /// # Errors
+    /// Where the machine cannot do so.
+    pub fn hold_disk(
+        &mut self,
+        part: &'static str,
+        throttle: Throttle,
+        restorer: &mut Restorer,
+    ) -> Result<()> {
+        let group = format!("{}/{part}", self.name);
+        let procs = throttle::hold(restorer, &group, &self.places.disk, throttle)?;
+        self.held_back = Some(HeldBack { part, procs });
+        Ok(())
     }
 
     /// Makes a group of this run.
@@ -60,7 +91,10 @@ impl Ground {
     /// # Errors
     /// Where the kernel refuses it.
     pub fn group(&self, relative: &str) -> Result<Group> {
-        Group::create(&self.hierarchies, &format!("{}/{relative}", self.name))
+        let group = Group::create(&self.hierarchies, &format!("{}/{relative}", self.name))?;
+        let is_below = |held: &&HeldBack| Path::new(relative).starts_with(held.part);
+        let beside = self.held_back.as_ref().filter(is_below);
+        Ok(group.with(beside.and_then(|held| held.procs.clone())))
     }
 
     /// The machine's circumstances, as this ground has set them.

@@ -74,6 +74,8 @@ pub struct Group {
     memory_v1: bool,
     unified: PathBuf,
     has_unified: bool,
+    /// What its processes also enter: the `cgroup.procs` of a group in another hierarchy.
+    beside: Option<PathBuf>,
 }
 
 impl Group {
@@ -84,7 +86,7 @@ impl Group {
             fs::create_dir_all(directory).context("make", directory.display())?;
         }
         if !hierarchies.memory_v1 {
-            enable_memory_above(&hierarchies.memory, relative)?;
+            enable_above(&hierarchies.memory, relative, "memory")?;
         }
         let has_unified = hierarchies.unified.is_some() || !hierarchies.memory_v1;
         Ok(Self {
@@ -92,7 +94,13 @@ impl Group {
             memory_v1: hierarchies.memory_v1,
             unified: directories.last().expect("at least one").clone(),
             has_unified,
+            beside: None,
         })
+    }
+
+    /// Has processes that are started in this group enter another one too, by its `cgroup.procs`.
+    pub fn with(self, beside: Option<PathBuf>) -> Self {
+        Self { beside, ..self }
     }
 
     /// The `cgroup.procs` files that a process writes itself into to be in this group.
@@ -101,6 +109,7 @@ impl Group {
         if self.unified != self.memory {
             files.push(self.unified.join("cgroup.procs"));
         }
+        files.extend(self.beside.clone());
         files
     }
 
@@ -215,10 +224,15 @@ pub struct GroupResidency {
     pub swap_cache_bytes: u64,
 }
 
-fn enable_memory_above(mount: &Path, relative: &str) -> Result<()> {
+/// Has every group above the one of this relative name, the root too, hand a controller on to those below (version 2).
+///
+/// # Errors
+/// Where the kernel refuses it.
+pub fn enable_above(mount: &Path, relative: &str, controller: &str) -> Result<()> {
     let mut directory = mount.to_path_buf();
     for part in Path::new(relative).components() {
-        sysfs::write(directory.join("cgroup.subtree_control"), "+memory")?;
+        let control = directory.join("cgroup.subtree_control");
+        sysfs::write(control, &format!("+{controller}"))?;
         directory.push(part);
     }
     Ok(())

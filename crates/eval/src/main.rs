@@ -15,6 +15,8 @@ mod ground;
 mod group;
 mod idle;
 mod launch;
+mod mthp;
+mod output;
 mod packages;
 mod pages;
 mod processes;
@@ -32,6 +34,7 @@ mod statistics;
 mod study;
 mod swap;
 mod sysfs;
+mod throttle;
 mod tiles;
 
 use crate::error::Context;
@@ -41,13 +44,15 @@ use idle::mode::IdleMode;
 use launch::LaunchOptions;
 use launch::record::Learn;
 use launch::scenario::Scenario;
-use launch::throttle::Disk;
-use record::{Mode, Parameters, Setting};
+use mthp::Mthp;
+use output::print_line;
+use record::{Factors, Mode, Parameters, Setting};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use swap::SwapKind;
+use swap::{Swap, SwapKind};
+use throttle::Disk;
 
 /// Measures prepage on real applications: run, study, report; and its estimators on recordings: simulate.
 #[derive(Debug, Parser)]
@@ -230,15 +235,43 @@ struct RunArguments {
     /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
     #[arg(long, default_value_t = 10.0)]
     strangers_percent_max: f64,
-    /// Compressor of the zram device that is set up if no swap is active.
-    #[arg(long, default_value = "lz4")]
-    compressor: String,
-    /// Size of that device in MiB.
-    #[arg(long, default_value_t = 4096)]
-    zram_size_mib: u64,
     /// Save a picture of each application after its first sample in this directory (PPM).
     #[arg(long, value_name = "DIRECTORY")]
     screenshots: Option<PathBuf>,
+    #[command(flatten)]
+    factors: FactorArguments,
+}
+
+/// What is varied of the machine, one at a time; all of it is put back when the run ends.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Factors")]
+struct FactorArguments {
+    /// What the applications are swapped out to; the only swap there is. By default whatever is active, else zram.
+    #[arg(long, value_enum)]
+    swap: Option<SwapKind>,
+    /// Compressor of zram or zswap [default: lz4, where no swap is active].
+    #[arg(long)]
+    compressor: Option<String>,
+    /// Size of the swap that is set up if none is active, in MiB.
+    #[arg(long, default_value_t = Swap::BYTES >> 20)]
+    swap_size_mib: u64,
+    /// Hold the disk to the speed of a slower one, for the applications and for prepage together.
+    #[arg(long, value_enum, default_value = "native")]
+    throttle: Disk,
+    /// Multi-size THP: anonymous memory in folios of up to 64 kB, which are swapped out, and in from zram, as a whole.
+    #[arg(long, value_enum, default_value = "off")]
+    mthp: Mthp,
+}
+
+impl FactorArguments {
+    fn factors(self) -> Factors {
+        Factors {
+            swap: self.swap,
+            compressor: self.compressor,
+            throttle: self.throttle.throttle(),
+            mthp: self.mthp,
+        }
+    }
 }
 
 impl RunArguments {
@@ -266,6 +299,7 @@ impl RunArguments {
         let usual = Parameters::of(self.setting);
         let read = |file: &PathBuf| service::read_config(self.prepage_bin.as_deref(), file);
         let apps = apps::named(&self.apps)?;
+        let swap_bytes = self.factors.swap_size_mib * MIB;
         let parameters = Parameters {
             apps: apps.iter().map(|app| app.name.to_owned()).collect(),
             modes: if self.modes.is_empty() {
@@ -285,13 +319,13 @@ impl RunArguments {
             hog_mib: usual.hog_mib.map(|mib| self.hog_mib.unwrap_or(mib)),
             strangers_percent_max: self.strangers_percent_max,
             prepage_config: self.prepage_config.as_ref().map(read).transpose()?,
+            factors: self.factors.factors(),
             ..usual
         };
         Ok(run::Options {
             resume: self.resume,
             prepage_bin: self.prepage_bin,
-            compressor: self.compressor,
-            zram_bytes: self.zram_size_mib * MIB,
+            swap_bytes,
             screenshots: self.screenshots,
             installs: self.install,
             ..run::Options::of(parameters, self.out)
@@ -320,8 +354,8 @@ struct LaunchArguments {
     #[arg(long, value_enum, default_value = "cold")]
     learn: Learn,
     /// Hold the disk to the speed of a slower one, for the programs and for prepage.
-    #[arg(long, value_enum)]
-    throttle: Option<Disk>,
+    #[arg(long, value_enum, default_value = "native")]
+    throttle: Disk,
     /// Then launch so many programs at once, for instance 2,5,10,15.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..))]
     simultaneous: Vec<u8>,
@@ -346,7 +380,7 @@ impl LaunchArguments {
     fn options(self) -> LaunchOptions {
         let parameters = launch::record::Parameters {
             learn: self.learn,
-            throttle: self.throttle.map(Disk::throttle),
+            throttle: self.throttle.throttle(),
             simultaneous: self.simultaneous.into_iter().map(usize::from).collect(),
             strangers_percent_max: self.strangers_percent_max,
             ..launch::record::Parameters::of(self.scenarios, self.runs, self.seed)
@@ -472,13 +506,12 @@ fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
         .collect::<error::Result<Vec<_>>>()?;
     if json {
         let text = serde_json::to_string_pretty(&studies).context("encode", "study")?;
-        println!("{text}");
+        print_line(text)
     } else {
         studies
             .iter()
-            .for_each(|study| println!("{}", study.show()));
+            .try_for_each(|study| print_line(study.show()))
     }
-    Ok(())
 }
 
 fn main() -> ExitCode {
@@ -538,6 +571,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_reader_gone() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("prepage-eval: {error}");
             ExitCode::FAILURE

@@ -69,9 +69,13 @@ pub fn look(app: &Group, service: Option<&Group>) -> Result<State> {
 pub fn why_not_out(state: &State) -> Option<&'static str> {
     let page_bytes = rustix::param::page_size() as u64;
     // Shared memory that the group is not charged for is the display server's, which keeps it (pictures, by MIT-SHM).
+    // Other anonymous pages that it is not charged for are the kernel's zero page: it takes the place of what is all
+    // zeros in a large folio that reclaim splits (6.12 and later).
     let own_shmem = state.group.shmem_bytes / page_bytes;
+    let own_anon = state.group.anon_bytes / page_bytes;
     let present_shmem = state.pages.present_shmem.min(own_shmem);
-    if state.pages.present_anon + present_shmem > PRESENT_TOLERANCE_PAGES {
+    let present_anon = state.pages.present_anon.min(own_anon);
+    if present_anon + present_shmem > PRESENT_TOLERANCE_PAGES {
         Some("swappable pages present")
     } else if state.group.swap_cache_bytes > SWAP_CACHE_TOLERANCE_PAGES * page_bytes {
         Some("pages in the swap cache")
@@ -160,11 +164,14 @@ mod tests {
         let out = State::default();
         assert_eq!(why_not_out(&out), None);
         let mut present = out.clone();
-        present.pages.present_anon = PRESENT_TOLERANCE_PAGES;
+        let page_bytes = rustix::param::page_size() as u64;
+        present.pages.present_anon = PRESENT_TOLERANCE_PAGES + 1;
+        assert_eq!(why_not_out(&present), None, "the zero page");
+        present.group.anon_bytes = PRESENT_TOLERANCE_PAGES * page_bytes;
         assert_eq!(why_not_out(&present), None);
         present.pages.present_shmem = 1;
         assert_eq!(why_not_out(&present), None, "the display server's");
-        present.group.shmem_bytes = rustix::param::page_size() as u64;
+        present.group.shmem_bytes = page_bytes;
         assert_eq!(why_not_out(&present), Some("swappable pages present"));
         let mut cached = out.clone();
         cached.group.swap_cache_bytes = 8 << 20;

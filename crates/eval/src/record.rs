@@ -1,12 +1,16 @@
 //! The record of a run: one JSON value a line. FORMAT.md describes every field.
 
+mod factors;
 mod file;
+mod mode;
 mod resume;
 
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::FrameRecord;
+pub use factors::Factors;
 pub use file::{Writer, first_kind, read, read_values};
+pub use mode::Mode;
 pub use resume::{Earlier, Resumable};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -77,6 +81,9 @@ pub struct Parameters {
     pub cap_ms: u64,
     /// The text of prepage's configuration; nothing where it has its defaults.
     pub prepage_config: Option<String>,
+    /// What is varied of the machine. Records from before it could be lack it.
+    #[serde(default)]
+    pub factors: Factors,
 }
 
 fn one_or_more<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
@@ -123,6 +130,7 @@ impl Parameters {
             quiet_ms: 700,
             cap_ms: 6_000,
             prepage_config: None,
+            factors: Factors::default(),
         }
     }
 }
@@ -137,73 +145,6 @@ pub enum Setting {
     Pressure,
     /// All applications at once share a limit: each pushes the others out by being used.
     Together,
-}
-
-/// What is done for the application at a switch.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub enum Mode {
-    /// Nothing was taken out: the best there can be.
-    Resident,
-    /// Nothing was taken out, and prepage watches: what watching costs.
-    ResidentObserve,
-    /// Demand paging alone.
-    Off,
-    /// prepage watches and fetches nothing.
-    Observe,
-    /// prepage fetches anonymous and shared memory.
-    Anon,
-    /// prepage fetches file pages.
-    File,
-    /// prepage fetches both.
-    Full,
-}
-
-impl Mode {
-    /// The word for it, on the command line, in records and to prepage.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Resident => "resident",
-            Self::ResidentObserve => "resident_observe",
-            Self::Off => "off",
-            Self::Observe => "observe",
-            Self::Anon => "anon",
-            Self::File => "file",
-            Self::Full => "full",
-        }
-    }
-
-    /// Whether everything stays in memory.
-    pub fn is_resident(self) -> bool {
-        matches!(self, Self::Resident | Self::ResidentObserve)
-    }
-
-    /// prepage's own mode for it.
-    pub fn of_prepage(self) -> Self {
-        match self {
-            Self::Resident => Self::Off,
-            Self::ResidentObserve => Self::Observe,
-            other => other,
-        }
-    }
-
-    /// Whether prepage's service has to run for it.
-    pub fn needs_prepage(self) -> bool {
-        !matches!(self, Self::Resident | Self::Off)
-    }
 }
 
 /// The machine's circumstances, as the kernel names them.
@@ -416,7 +357,7 @@ pub(crate) mod tests {
         let first = Line::Run(Box::new(run(&[Mode::Off])));
         let mut old = serde_json::to_value(&first).unwrap();
         let parameters = old["parameters"].as_object_mut().unwrap();
-        for name in ["apps", "sequences", "rounds"] {
+        for name in ["apps", "sequences", "rounds", "factors"] {
             assert!(parameters.remove(name).is_some());
         }
         parameters.insert("app".into(), "chromium".into());

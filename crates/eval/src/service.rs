@@ -19,6 +19,9 @@ pub struct Service {
     command: PathBuf,
     group: Group,
     processes: Vec<Child>,
+    /// By which file pages are fetched where a mode says nothing else.
+    own_core_policy: String,
+    core_policy: String,
     /// The number of the last switch that was read, by application.
     last_switches: BTreeMap<String, u64>,
 }
@@ -125,9 +128,13 @@ impl Service {
             command: own.join("prepage"),
             group,
             processes: vec![daemon],
+            own_core_policy: String::new(),
+            core_policy: String::new(),
             last_switches: BTreeMap::new(),
         };
         service.wait_until_ready(places)?;
+        service.own_core_policy = service.call(&["policy"])?.trim().to_owned();
+        service.core_policy.clone_from(&service.own_core_policy);
         Ok(service)
     }
 
@@ -180,9 +187,18 @@ impl Service {
         })
     }
 
-    /// Sets the mode; resident is demand paging with nothing to page.
-    pub fn set_mode(&self, mode: Mode) -> Result<()> {
-        self.call(&["mode", mode.of_prepage().word()]).map(|_| ())
+    /// Sets the mode, and the core policy with it; resident is demand paging with nothing to page.
+    pub fn set_mode(&mut self, mode: Mode) -> Result<()> {
+        let own = || self.own_core_policy.clone();
+        let core_policy = mode
+            .core_policy()
+            .map_or_else(own, |policy| policy.word().to_owned());
+        // New threads are made only where they differ.
+        if mode.needs_prepage() && core_policy != self.core_policy {
+            self.call(&["policy", &core_policy])?;
+            self.core_policy = core_policy;
+        }
+        self.call(&["mode", mode.word_of_prepage()]).map(|_| ())
     }
 
     /// prepage's records of the switches to the application of this id since the last call, oldest first. Waits for the
@@ -194,7 +210,7 @@ impl Service {
         loop {
             let mut new = self.read_switches()?;
             new.retain(|switch| app(switch) == of);
-            if !new.is_empty() || mode.of_prepage() == Mode::Off || now_ns() - start > LIMIT_NS {
+            if !new.is_empty() || !mode.needs_prepage() || now_ns() - start > LIMIT_NS {
                 return Ok(new);
             }
             sleep_ms(50);

@@ -2,8 +2,9 @@
 
 mod zram;
 
-use crate::circumstances::swap_devices;
+use crate::circumstances::{ZRAM, swap_devices};
 use crate::error::{Context, Error, Result};
+use crate::record::SwapDevice;
 use crate::restore::{Restorer, Undo};
 use crate::sysfs;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
@@ -34,72 +35,119 @@ impl SwapKind {
     }
 }
 
-/// What a run needs of swap.
+/// The swap that a run needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Swap {
-    /// Nothing: it swaps nothing out.
-    None,
-    /// Whatever is active; a zram device where there is none.
-    Any {
-        /// Its compressor.
-        compressor: String,
-        /// Its size.
-        bytes: u64,
-    },
-    /// This kind, as the only swap there is.
-    Only(SwapKind),
+pub struct Swap {
+    /// The only swap there is; `None`: whatever is active, and a zram device where nothing is.
+    pub kind: Option<SwapKind>,
+    /// Compressor of zram or zswap. `None`: lz4 for what the run sets up, any for what is active.
+    pub compressor: Option<String>,
+    /// Size of what the run sets up.
+    pub bytes: u64,
 }
 
-/// Sees that swap is as a run needs it, until the end of the run; files are made in `directory`.
-pub fn ensure(swap: &Swap, directory: &Path, restorer: &mut Restorer) -> Result<()> {
-    match swap {
-        Swap::None => Ok(()),
-        Swap::Any { .. } if !swap_devices().is_empty() => Ok(()),
-        Swap::Any { compressor, bytes } => zram::set_up(restorer, compressor, *bytes),
-        Swap::Only(kind) => ensure_only(*kind, directory, restorer),
+impl Swap {
+    /// Size of what a run sets up if nothing else is said.
+    pub const BYTES: u64 = 4 << 30;
+
+    /// This kind and no other.
+    pub fn only(kind: SwapKind) -> Self {
+        Self {
+            kind: Some(kind),
+            compressor: None,
+            bytes: Self::BYTES,
+        }
     }
 }
 
-const BYTES: u64 = 4 << 30;
 const COMPRESSOR: &str = "lz4";
 const ZSWAP: &str = "/sys/module/zswap/parameters";
 
-/// Sees that swap of this kind is active and no other, until the end of the run. Swap that is active already and of
-/// another kind is not touched: it may hold somebody's memory.
-pub fn ensure_only(kind: SwapKind, directory: &Path, restorer: &mut Restorer) -> Result<()> {
-    let is_wanted = |on: &str| (on == "zram") == (kind == SwapKind::Zram);
+/// Sees that swap is as a run needs it, until the end of the run; files are made in `directory`. Swap that is active
+/// already is not touched: it may hold somebody's memory.
+///
+/// # Errors
+/// Where active swap is not as it is needed, or the kernel does not offer what is.
+pub fn ensure(swap: &Swap, directory: &Path, restorer: &mut Restorer) -> Result<()> {
     let active = swap_devices();
-    if let Some(other) = active.iter().find(|device| !is_wanted(&device.on)) {
-        let cause = format!(
+    let compressor = swap.compressor.as_deref();
+    refuse_unfit(swap, &active)?;
+    if let Some(kind) = swap.kind {
+        set_zswap(kind == SwapKind::Zswap, compressor, restorer)?;
+    }
+    match swap.kind {
+        _ if !active.is_empty() => Ok(()),
+        None | Some(SwapKind::Zram) => {
+            zram::set_up(restorer, compressor.unwrap_or(COMPRESSOR), swap.bytes)
+        }
+        Some(SwapKind::Disk | SwapKind::Zswap) => {
+            make_file(&directory.join("swap"), swap.bytes, restorer)
+        }
+    }
+}
+
+/// What active swap must not be, and what nothing compresses.
+fn refuse_unfit(swap: &Swap, active: &[SwapDevice]) -> Result<()> {
+    let refusal = |cause: String| {
+        let what = swap
+            .kind
+            .map_or(String::new(), |kind| format!("{} ", kind.word()));
+        Err(Error::new("set up", format!("{what}swap"), cause))
+    };
+    let is_zram = |device: &&SwapDevice| device.on == ZRAM;
+    let is_other = |device: &&SwapDevice| {
+        swap.kind
+            .is_some_and(|kind| is_zram(device) != (kind == SwapKind::Zram))
+    };
+    if let Some(other) = active.iter().find(is_other) {
+        return refusal(format!(
             "{} on {} is active, and would be swapped to as well: `swapoff {0}`, or name its kind with --swap",
             other.path, other.on
+        ));
+    }
+    let Some(wanted) = &swap.compressor else {
+        return Ok(());
+    };
+    if swap.kind == Some(SwapKind::Disk) {
+        return refusal(
+            "nothing compresses it: leave --compressor out, or swap to zram or zswap".into(),
         );
-        return Err(Error::new("set up", format!("{} swap", kind.word()), cause));
     }
-    if kind != SwapKind::Zram {
-        set_zswap(kind == SwapKind::Zswap, restorer)?;
-    }
-    match kind {
-        _ if !active.is_empty() => Ok(()),
-        SwapKind::Zram => zram::set_up(restorer, COMPRESSOR, BYTES),
-        SwapKind::Disk | SwapKind::Zswap => make_file(&directory.join("swap"), restorer),
+    let compresses_otherwise = |device: &&SwapDevice| {
+        swap.kind != Some(SwapKind::Zswap) && device.compressor.as_ref() != Some(wanted)
+    };
+    match active.iter().find(compresses_otherwise) {
+        Some(device) => refusal(format!(
+            "{} is active and does not compress by {wanted}: `swapoff {0}`, or leave --compressor out",
+            device.path
+        )),
+        None => Ok(()),
     }
 }
 
 /// Turns zswap on or off; pages that are in its pool stay there.
-fn set_zswap(on: bool, restorer: &mut Restorer) -> Result<()> {
-    let enabled = Path::new(ZSWAP).join("enabled");
-    if !enabled.exists() {
+fn set_zswap(on: bool, compressor: Option<&str>, restorer: &mut Restorer) -> Result<()> {
+    let file = |name| Path::new(ZSWAP).join(name);
+    if !file("enabled").exists() {
         return match on {
             true => Err(Error::new("set up", "zswap", "not offered by this kernel")),
             false => Ok(()),
         };
     }
-    if on {
-        // What zram is measured with, where the kernel has it.
-        let _ = restorer.change_value(Path::new(ZSWAP).join("compressor"), COMPRESSOR);
+    if !on {
+        return restorer.change_value(file("enabled"), "N");
     }
-    restorer.change_value(enabled, if on { "Y" } else { "N" })
+    let taken = restorer.change_value(file("compressor"), compressor.unwrap_or(COMPRESSOR));
+    restorer.change_value(file("enabled"), "Y")?;
+    let in_use = sysfs::read(file("compressor")).unwrap_or_default();
+    match compressor {
+        // zswap falls back to its default where the kernel's crypto API turns out not to have the one it was told.
+        Some(wanted) if taken.is_err() || in_use != wanted => {
+            let cause = format!("this kernel does not offer it to zswap, which has {in_use}");
+            Err(Error::new("set", format!("compressor {wanted}"), cause))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The settings of zswap, in a line.
@@ -113,11 +161,11 @@ pub fn zswap_line() -> String {
 }
 
 /// Makes a file on the disk, without holes, as swap needs it, and switches it on.
-fn make_file(path: &Path, restorer: &mut Restorer) -> Result<()> {
+fn make_file(path: &Path, bytes: u64, restorer: &mut Restorer) -> Result<()> {
     restorer.register(&Undo::SwapFile(path.to_path_buf()))?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::RUSR | Mode::WUSR).context("make", path.display())?;
-    fallocate(&file, FallocateFlags::empty(), 0, BYTES).context("allocate", path.display())?;
+    fallocate(&file, FallocateFlags::empty(), 0, bytes).context("allocate", path.display())?;
     for command in ["mkswap", "swapon"] {
         let output = Command::new(command)
             .arg(path)
@@ -129,4 +177,63 @@ fn make_file(path: &Path, restorer: &mut Restorer) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(on: &str, compressor: Option<&str>) -> SwapDevice {
+        SwapDevice {
+            path: format!("/dev/{on}"),
+            on: on.into(),
+            compressor: compressor.map(str::to_owned),
+            ..SwapDevice::default()
+        }
+    }
+
+    fn refusal(kind: Option<SwapKind>, compressor: Option<&str>, active: &[SwapDevice]) -> String {
+        let swap = Swap {
+            kind,
+            compressor: compressor.map(str::to_owned),
+            bytes: Swap::BYTES,
+        };
+        refuse_unfit(&swap, active).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn active_swap_of_another_kind_or_compressor_is_refused_with_what_to_do() {
+        let (zram, file) = (device("zram", Some("lz4")), device("file", None));
+        for (kind, compressor, active, expected) in [
+            (None, None, vec![zram.clone(), file.clone()], ""),
+            (Some(SwapKind::Zram), None, vec![zram.clone()], ""),
+            (
+                Some(SwapKind::Zram),
+                None,
+                vec![zram.clone(), file.clone()],
+                "swapoff /dev/file",
+            ),
+            (
+                Some(SwapKind::Disk),
+                None,
+                vec![zram.clone()],
+                "swapoff /dev/zram",
+            ),
+            (Some(SwapKind::Zswap), None, vec![file.clone()], ""),
+            (None, Some("lz4"), vec![zram.clone()], ""),
+            (None, Some("zstd"), vec![], ""),
+            (
+                None,
+                Some("zstd"),
+                vec![zram.clone()],
+                "does not compress by zstd",
+            ),
+            (Some(SwapKind::Zswap), Some("zstd"), vec![file.clone()], ""),
+            (Some(SwapKind::Disk), Some("lz4"), vec![], "--compressor"),
+        ] {
+            let said = refusal(kind, compressor, &active);
+            assert!(said.contains(expected), "{kind:?} {compressor:?}: {said}");
+            assert_eq!(said.is_empty(), expected.is_empty(), "{said}");
+        }
+    }
 }

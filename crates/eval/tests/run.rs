@@ -33,6 +33,19 @@ fn together_takes_two_applications_and_nothing_resident() {
 }
 
 #[test]
+fn a_level_that_a_factor_does_not_have_is_refused_with_those_that_it_has() {
+    for (arguments, expected) in [
+        (["--throttle", "sata"], "native, ufs, emmc"),
+        (["--swap", "tape"], "zram, disk, zswap"),
+        (["--mthp", "always"], "off, on"),
+        (["--modes", "full:fast"], "full:little-all"),
+    ] {
+        let said = refusal(&arguments);
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
 fn what_another_setting_counts_is_refused() {
     let said = refusal(&["--rounds", "3"]);
     assert!(said.contains("--samples"), "{said}");

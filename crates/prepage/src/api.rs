@@ -8,6 +8,7 @@ use prepage_core::launch::manager::Phase;
 use prepage_core::launch::misses::Misses;
 use prepage_core::outcome::SwitchRecord;
 use prepage_core::params::Mode;
+use prepage_engine::CorePolicy;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -125,6 +126,14 @@ pub struct ModeParameters {
     pub mode: Mode,
 }
 
+/// Parameters of `SetCorePolicy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorePolicyParameters {
+    /// The policy.
+    pub core_policy: CorePolicy,
+}
+
 /// Parameters of the methods on one application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,6 +196,8 @@ pub enum Call {
     LaunchReport(LaunchParameters),
     /// `SetMode`
     SetMode(ModeParameters),
+    /// `SetCorePolicy`
+    SetCorePolicy(CorePolicyParameters),
     /// `Status`
     Status,
     /// `ListApps`
@@ -229,6 +240,7 @@ impl Call {
             (INTERFACE, "LaunchPrefetched") => read(parameters).map(Self::LaunchPrefetched),
             (INTERFACE, "LaunchReport") => read(parameters).map(Self::LaunchReport),
             (INTERFACE, "SetMode") => read(parameters).map(Self::SetMode),
+            (INTERFACE, "SetCorePolicy") => read(parameters).map(Self::SetCorePolicy),
             (INTERFACE, "Status") => read::<NoParameters>(parameters).map(|_| Self::Status),
             (INTERFACE, "ListApps") => read::<NoParameters>(parameters).map(|_| Self::ListApps),
             (INTERFACE, "Forget") => read(parameters).map(Self::Forget),
@@ -328,6 +340,15 @@ pub struct ModeReply {
     pub before: Mode,
 }
 
+/// Reply to `SetCorePolicy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorePolicyReply {
+    /// The policy in force now.
+    pub core_policy: CorePolicy,
+    /// The policy before.
+    pub before: CorePolicy,
+}
+
 /// Reply to `Export`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportReply {
@@ -346,6 +367,8 @@ pub struct StatusReply {
     pub pid: i32,
     /// The mode in force.
     pub mode: Mode,
+    /// On which cores, and how, file pages are fetched.
+    pub core_policy: CorePolicy,
     /// Whether there is memory pressure.
     pub under_pressure: bool,
     /// What does not work on this machine, and what that costs.
@@ -753,6 +776,22 @@ mod tests {
             };
             assert_eq!(parameter, named);
         }
+    }
+
+    #[test]
+    fn a_core_policy_is_read_by_its_word_and_by_no_other() {
+        let set = |word: &str| {
+            call(&format!(
+                r#"{{"method":"{INTERFACE}.SetCorePolicy","parameters":{{"core_policy":"{word}"}}}}"#
+            ))
+        };
+        for core_policy in CorePolicy::ALL {
+            let parameters = CorePolicyParameters { core_policy };
+            let word = core_policy.word();
+            assert_eq!(set(word), Ok(Call::SetCorePolicy(parameters)), "{word}");
+            assert_eq!(CorePolicy::of_word(word), Some(core_policy));
+        }
+        assert!(matches!(set("big"), Err(ApiError::InvalidParameter { .. })));
     }
 
     #[test]

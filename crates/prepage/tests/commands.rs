@@ -181,6 +181,26 @@ fn without_the_service_commands_say_so_and_doctor_works() {
 }
 
 #[test]
+fn a_reader_that_is_gone_ends_every_command_quietly() {
+    let service = Service::start("");
+    for arguments in [
+        &["status"][..],
+        &["apps", "list", "--json"],
+        &["stats"],
+        &["doctor"],
+        &["policy"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = service.command(arguments).stdout(writer).output();
+        let output = output.expect("prepage");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        assert_eq!(said, "", "{arguments:?}");
+    }
+}
+
+#[test]
 fn every_command_has_help_with_examples() {
     let help = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_prepage"))
@@ -190,8 +210,8 @@ fn every_command_has_help_with_examples() {
         String::from_utf8(output.stdout).expect("text")
     };
     for command in [
-        "track", "untrack", "switch", "mode", "status", "explain", "stats", "doctor", "agent",
-        "run",
+        "track", "untrack", "switch", "mode", "policy", "status", "explain", "stats", "doctor",
+        "agent", "run",
     ] {
         let text = help(&[command, "--help"]);
         assert!(
@@ -310,6 +330,7 @@ fn other_users_see_and_touch_only_what_is_theirs() {
         );
     }
     assert!(refused(&["mode", "off"]).contains("only root"));
+    assert!(refused(&["policy", "big1"]).contains("only root"));
     for arguments in [
         &["explain", "roots"][..],
         &["apps", "forget", "roots"],

@@ -32,13 +32,20 @@ fn confidence(service: &Service, app: &str) -> f64 {
 }
 
 fn fetching_threads(service: &Service) -> usize {
+    threads(service, "prepage-anon")
+}
+
+/// The service's threads whose names begin so.
+fn threads(service: &Service, prefix: &str) -> usize {
     let pid = service.pid();
     let threads = prepage_kernel::process::threads(pid).expect("running");
     let name = |tid: i32| {
         std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default()
     };
-    let is_fetching = |tid: &i32| name(*tid).starts_with("prepage-anon");
-    threads.iter().filter(|tid| is_fetching(tid)).count()
+    threads
+        .iter()
+        .filter(|&&tid| name(tid).starts_with(prefix))
+        .count()
 }
 
 #[test]
@@ -116,6 +123,30 @@ fn the_command_line_and_the_command_win_over_what_did_not_change() {
     service.call(&["mode", "off"]);
     reload(&service, "[switch]\nquiet_ms = 100\n", READ);
     assert_eq!(service.call(&["mode"]), "off\n");
+}
+
+#[test]
+fn the_core_policy_is_changed_while_the_service_runs_and_holds_until_the_configuration_says_another()
+ {
+    const CORES: &str = "[fetch]\nbig_cores = [0, 1]\nlittle_cores = [0]\n";
+    let service = Service::start(CORES);
+    assert_eq!(service.call(&["policy"]), "asap\n");
+    assert_eq!(service.call(&["policy", "big-all"]), "big-all (was asap)\n");
+    let file_threads = || threads(&service, "prepage-file");
+    wait_until("a thread on each big core", || file_threads() == 2);
+    assert_eq!(service.json(&["policy"])["core_policy"], "big-all");
+    assert_eq!(service.json(&["status"])["core_policy"], "big-all");
+    service.call(&["policy", "iorap"]);
+    wait_until("one thread", || file_threads() == 1);
+
+    reload(&service, &format!("{CORES}pace_us = 30\n"), READ);
+    assert_eq!(service.call(&["policy"]), "iorap\n");
+    reload(&service, &format!("{CORES}core_policy = \"big1\"\n"), READ);
+    assert_eq!(service.call(&["policy"]), "big1\n");
+
+    let (status, said) = service.refused(&["policy", "fast"]);
+    assert_eq!(status, 2);
+    assert!(said.contains("little-all"), "{said}");
 }
 
 #[test]

@@ -5,9 +5,10 @@ pub mod child;
 
 use crate::error::{Context, Error, Result};
 use crate::group::{Group, Hierarchies};
+use crate::output::print_line;
 use crate::restore::{Restorer, Undo};
 use crate::statistics::{median_estimate, quantile};
-use crate::swap::{self, SwapKind};
+use crate::swap::{self, Swap, SwapKind};
 use child::{Application, Stalls};
 use prepage_core::app::Profile;
 use prepage_core::identity::{AppId, AppKind};
@@ -64,12 +65,12 @@ pub fn fetch(options: &FetchOptions) -> Result<()> {
         .map(|a| format!("{:?} {}", a.kind, a.path.display()))
         .collect();
     let cores = support.cpu_capacities.len();
-    println!(
+    print_line(format_args!(
         "kernel {}, {cores} cores, swap: {}, {}",
         support.kernel_release,
         areas.join(", "),
         swap::zswap_line()
-    );
+    ))?;
     for table in &options.tables {
         match table {
             Table::Anon => anon_table(options, &support, &group)?,
@@ -86,7 +87,7 @@ fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<Group> {
     let directory = Path::new("/var/tmp").join(&name);
     restorer.register(&Undo::Directory(directory.clone()))?;
     std::fs::create_dir(&directory).context("make", directory.display())?;
-    swap::ensure_only(swap, &directory, restorer)?;
+    swap::ensure(&Swap::only(swap), &directory, restorer)?;
     let hierarchies = Hierarchies::find()?;
     restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
     Group::create(&hierarchies, &name)
@@ -194,25 +195,28 @@ fn wait_for(wanted: u64, mut count: impl FnMut() -> Result<u64>) -> Result<f64> 
     }
 }
 
-fn show(name: &str, unit: &str, values: &[f64]) {
+fn show(name: &str, unit: &str, values: &[f64]) -> Result<()> {
     let (Some(median), Some(low), Some(high)) = (
         median_estimate(values),
         quantile(values, 0.0),
         quantile(values, 1.0),
     ) else {
-        return println!("{name:44} no value");
+        return print_line(format_args!("{name:44} no value"));
     };
-    println!(
+    print_line(format_args!(
         "{name:44} {:8.2} {unit:8} 95 % {:.2}..{:.2}, range {low:.2}..{high:.2}, {} runs",
         median.value,
         median.low,
         median.high,
         values.len()
-    );
+    ))
 }
 
 fn anon_table(options: &FetchOptions, support: &Support, group: &Group) -> Result<()> {
-    println!("\nanonymous pages, us per page ({} pages)", options.pages);
+    print_line(format_args!(
+        "\nanonymous pages, us per page ({} pages)",
+        options.pages
+    ))?;
     let mut application = Application::start(options.pages, group)?;
     let (mut in_order, mut scattered) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
@@ -221,8 +225,8 @@ fn anon_table(options: &FetchOptions, support: &Support, group: &Group) -> Resul
         application.swap_out()?;
         scattered.push(application.touch_scattered()? / options.pages as f64);
     }
-    show("demand paging, in order", "us", &in_order);
-    show("demand paging, scattered", "us", &scattered);
+    show("demand paging, in order", "us", &in_order)?;
+    show("demand paging, scattered", "us", &scattered)?;
     let default = EngineParams::default();
     let variants: [(&str, usize, u64, u64, ThreadPolicy); 7] = [
         ("1 thread, batch 16", 1, 16, 20, ThreadPolicy::Other),
@@ -271,8 +275,8 @@ fn anon_table(options: &FetchOptions, support: &Support, group: &Group) -> Resul
             wall.push(record.timing.fetch_us as f64 / pages);
             cpu.push(record.timing.fetch_cpu_us as f64 / pages);
         }
-        show(name, "us", &wall);
-        show("    of it CPU, over all threads", "us", &cpu);
+        show(name, "us", &wall)?;
+        show("    of it CPU, over all threads", "us", &cpu)?;
     }
     Ok(())
 }
@@ -283,7 +287,9 @@ fn stall_table(
     group: &Group,
     cores: usize,
 ) -> Result<()> {
-    println!("\nwhat an application with all cores busy waits for, us (off and prepage in turn)");
+    print_line(format_args!(
+        "\nwhat an application with all cores busy waits for, us (off and prepage in turn)"
+    ))?;
     let mut application = Application::start(options.pages, group)?;
     let mut variants: Vec<(&str, EngineParams)> = [
         "prepage",
@@ -330,14 +336,14 @@ fn stall_table(
                 &format!("{what}: longest mmap"),
                 "us",
                 &of(|s| s.map_max_us),
-            );
-            show("    p99", "us", &of(|s| s.map_p99_us));
+            )?;
+            show("    p99", "us", &of(|s| s.map_p99_us))?;
             show(
                 &format!("{what}: longest fault"),
                 "us",
                 &of(|s| s.fault_max_us),
-            );
-            show("    p99", "us", &of(|s| s.fault_p99_us));
+            )?;
+            show("    p99", "us", &of(|s| s.fault_p99_us))?;
         }
     }
     Ok(())
@@ -355,10 +361,10 @@ impl Drop for Scratch {
 
 fn file_table(options: &FetchOptions, support: &Support, group: &Group) -> Result<()> {
     let bytes = options.file_mib << 20;
-    println!(
+    print_line(format_args!(
         "\nfile extents, GB/s ({} MiB in one file)",
         options.file_mib
-    );
+    ))?;
     let file = Scratch(PathBuf::from(format!(
         "/var/tmp/prepage-fetch-{}",
         std::process::id()
@@ -383,8 +389,8 @@ fn file_table(options: &FetchOptions, support: &Support, group: &Group) -> Resul
         drop_pages(&file.0, bytes)?;
         demand.push(rate(application.read(&file.0)?));
     }
-    show("raw device, 1 MiB a read", "GB/s", &raw);
-    show("demand: read(2) by the application", "GB/s", &demand);
+    show("raw device, 1 MiB a read", "GB/s", &raw)?;
+    show("demand: read(2) by the application", "GB/s", &demand)?;
     let mut rig = Rig::start(&application, &EngineParams::default(), support)?;
     for _ in 0..2 {
         drop_pages(&file.0, bytes)?;
@@ -401,7 +407,7 @@ fn file_table(options: &FetchOptions, support: &Support, group: &Group) -> Resul
         application.read(&file.0)?;
         rig.end()?;
     }
-    show("prepage", "GB/s", &fetched);
+    show("prepage", "GB/s", &fetched)?;
     Ok(())
 }
 

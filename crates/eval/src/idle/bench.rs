@@ -62,7 +62,7 @@ impl Bench {
         prepage_bin: Option<&Path>,
         restorer: &mut Restorer,
     ) -> Result<Self> {
-        let ground = Ground::lay(&Swap::Only(parameters.swap), restorer)?;
+        let ground = Ground::lay(Some(&Swap::only(parameters.swap)), restorer)?;
         let mut bench = Self {
             ground,
             prepage: None,

@@ -16,6 +16,7 @@ pub mod text;
 mod zipf;
 
 use crate::error::Result;
+use crate::output::print_line;
 use crate::swap::SwapKind;
 use mode::IdleMode;
 use record::Parameters;
@@ -71,7 +72,6 @@ impl Parameters {
 /// Runs the experiment and prints the study.
 pub fn idle(options: &IdleOptions) -> Result<()> {
     run::run(options)?;
-    println!("{}", text::show(&study::study(&options.out)?));
-    println!("record: {}", options.out.display());
-    Ok(())
+    print_line(text::show(&study::study(&options.out)?))?;
+    print_line(format_args!("record: {}", options.out.display()))
 }

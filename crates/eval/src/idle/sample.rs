@@ -123,13 +123,13 @@ fn draw(
 /// Uses the service as it is used all day, and leaves it. prepage rests meanwhile: no real machine takes everything out
 /// in a second, and it would bring back what background activity asks for.
 fn use_it(
-    bench: &Bench,
+    bench: &mut Bench,
     running: &mut Running,
     parameters: &Parameters,
     slot: &Slot,
 ) -> Result<()> {
     const IDLE_LIMIT_MS: u64 = 3_000;
-    if let Some(prepage) = &bench.prepage {
+    if let Some(prepage) = &mut bench.prepage {
         prepage.set_mode(Mode::Off)?;
     }
     if slot.mode.is_resident() {

@@ -5,7 +5,6 @@ use super::held::{Circumstance, Held};
 use super::picture::Desk;
 use super::prepage::Prepage;
 use super::programs::Prepared;
-use super::throttle::{self, Throttle};
 use crate::display::screen::Screen;
 use crate::display::session::Session;
 use crate::display::windows::Display;
@@ -14,7 +13,7 @@ use crate::ground::Ground;
 use crate::group::{self, Group};
 use crate::packages::PATH;
 use crate::restore::Restorer;
-use crate::swap::Swap;
+use crate::throttle::Throttle;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +30,6 @@ pub struct Bench {
     pub prepage: Prepage,
     /// Processors online.
     pub cores: u64,
-    procs: Vec<PathBuf>,
     session_group: Group,
     session: Option<Session>,
 }
@@ -52,25 +50,18 @@ impl Bench {
         throttle: Option<Throttle>,
         restorer: &mut Restorer,
     ) -> Result<Self> {
-        let ground = Ground::lay(&Swap::None, restorer)?;
+        let mut ground = Ground::lay(None, restorer)?;
+        if let Some(throttle) = throttle {
+            ground.hold_disk("launch", throttle, restorer)?;
+        }
         let session_group = ground.group("session")?;
         let group = ground.group("launch")?;
-        let mut procs = group.procs_files();
-        if let Some(throttle) = throttle {
-            procs.push(throttle::set_up(
-                restorer,
-                &ground.name,
-                &ground.places.disk,
-                throttle,
-            )?);
-        }
         Ok(Self {
             prepage: Prepage::of(prepage_bin, ground.places.disk.join("prepage"))?,
             ground,
             group,
             desk: None,
             cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-            procs,
             session_group,
             session: None,
         })
@@ -125,7 +116,7 @@ impl Bench {
         Held::start(
             command,
             Circumstance {
-                procs: &self.procs,
+                procs: &self.group.procs_files(),
                 environment: &self.environment(program),
                 directory: &program.directory,
                 log: &self.log(program),

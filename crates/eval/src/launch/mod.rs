@@ -17,10 +17,10 @@ pub mod scenario;
 mod simultaneous;
 pub mod study;
 pub mod text;
-pub mod throttle;
 mod workloads;
 
 use crate::error::Result;
+use crate::output::print_line;
 use record::Parameters;
 pub use run::run;
 use scenario::Scenario;
@@ -77,7 +77,6 @@ impl Parameters {
 /// Runs the experiment and prints the study.
 pub fn launch(options: &LaunchOptions) -> Result<()> {
     run(options)?;
-    println!("{}", text::show(&study::study(&options.out)?));
-    println!("record: {}", options.out.display());
-    Ok(())
+    print_line(text::show(&study::study(&options.out)?))?;
+    print_line(format_args!("record: {}", options.out.display()))
 }

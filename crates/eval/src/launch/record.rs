@@ -1,10 +1,10 @@
 //! The record of launches: one JSON value a line, described in FORMAT.md. Read and written by [`crate::record`].
 
 use super::scenario::Scenario;
-use super::throttle::Throttle;
 use crate::error::{Error, Result};
 use crate::record::{FORMAT, Machine, Resumable, read_values};
 use crate::settle::FrameRecord;
+use crate::throttle::Throttle;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -28,11 +28,9 @@ pub fn heading(study: &LaunchStudy) -> String {
         Learn::Cold => "cold",
         Learn::Warm => "warm",
     };
-    let disk = p.throttle.map_or(String::new(), |t| {
-        let megabytes = t.bytes_per_s / 1_000_000;
-        let requests = t.requests_per_s;
-        format!(", disk held to {megabytes} MB and {requests} requests a second")
-    });
+    let disk = p
+        .throttle
+        .map_or(String::new(), |limits| format!(", disk held to {limits}"));
     format!("launches (seed {}), learned {learned}{disk}, in ms", p.seed)
 }
 

@@ -2,6 +2,7 @@
 
 use super::plot::{Line, Mark, Strip, lines, strips};
 use super::{Chapter, idle, launches, overall};
+use crate::circumstances::factors_line;
 use crate::idle::study::IdleStudy;
 use crate::launch::study::LaunchStudy;
 use crate::record::{Machine, Mode, Run, Switch};
@@ -53,6 +54,8 @@ fn app_section(study: &Study, switches: &Switches) -> String {
         escape(&study.app),
         setting_words(study.run.parameters.setting)
     );
+    let factors = factors_line(&study.run.machine, study.run.parameters.factors.throttle);
+    let _ = writeln!(out, "<p>{}</p>", escape(&factors));
     out += &key_numbers(study);
     out += &figure(
         "Time until the picture stays as it finally is",

@@ -3,6 +3,7 @@
 use crate::launch::scenario::Scenario;
 use crate::record::Mode;
 use crate::statistics::Estimate;
+use prepage_engine::CorePolicy;
 use std::fmt::Write;
 
 const WIDTH: f64 = 880.0;
@@ -61,6 +62,12 @@ pub fn colour(mode: Mode) -> &'static str {
         Mode::Anon => "#3d7ea6",
         Mode::File => "#c77dba",
         Mode::Full => "#e09f3e",
+        Mode::FullBy(CorePolicy::Asap) => "#9c6644",
+        Mode::FullBy(CorePolicy::Big1) => "#577590",
+        Mode::FullBy(CorePolicy::BigAll) => "#277da1",
+        Mode::FullBy(CorePolicy::Little1) => "#90be6d",
+        Mode::FullBy(CorePolicy::LittleAll) => "#43aa8b",
+        Mode::FullBy(CorePolicy::Iorap) => "#b56576",
     }
 }
 

@@ -33,7 +33,7 @@ fn prepare(
     parameters: &Parameters,
     slot: &Slot,
 ) -> Result<std::result::Result<Prepared, (String, State)>> {
-    if let Some(service) = &bench.service {
+    if let Some(service) = &mut bench.service {
         // prepage is to rest while the application is used and taken out of memory: no real machine takes everything
         // out in a second, and prepage would bring back what background activity asks for.
         service.set_mode(Mode::Off)?;

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::record::{Earlier, Line, Parameters, Setting};
 use crate::restore::Restorer;
+use crate::swap::Swap;
 use blocks::{Round, Turn};
 use std::path::PathBuf;
 
@@ -29,10 +30,8 @@ pub struct Options {
     pub resume: bool,
     /// Where prepage's binaries are.
     pub prepage_bin: Option<PathBuf>,
-    /// Compressor of the zram device that is set up if there is no swap.
-    pub compressor: String,
-    /// Its size.
-    pub zram_bytes: u64,
+    /// Size of the swap that the run sets up.
+    pub swap_bytes: u64,
     /// Where to save a picture of each application after its first switch, for a person to look at: a directory.
     pub screenshots: Option<PathBuf>,
     /// Whether applications that are missing are installed.
@@ -47,8 +46,7 @@ impl Options {
             out,
             resume: false,
             prepage_bin: None,
-            compressor: "lz4".into(),
-            zram_bytes: 4 << 30,
+            swap_bytes: Swap::BYTES,
             screenshots: None,
             installs: false,
         }

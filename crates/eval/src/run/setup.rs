@@ -13,12 +13,16 @@ use crate::display::windows::Display;
 use crate::error::Result;
 use crate::ground::Ground;
 use crate::group::Group;
+use crate::mthp;
 use crate::processes::Roles;
 use crate::reclaim;
 use crate::record::{FORMAT, Run, Setting};
 use crate::restore::Restorer;
 use crate::service::{self, Service};
 use crate::swap::Swap;
+
+/// The group of the applications, their competitors and the service: they share one limit and one disk.
+const SHARED: &str = "shared";
 
 /// Starts the session and these applications, and says under which circumstances; `all` are those of the whole run.
 pub fn set_up(
@@ -27,14 +31,10 @@ pub fn set_up(
     apps: &[App],
     restorer: &mut Restorer,
 ) -> Result<(Bench, Vec<Running>, Run)> {
-    let swap = Swap::Any {
-        compressor: options.compressor.clone(),
-        bytes: options.zram_bytes,
-    };
-    let ground = Ground::lay(&swap, restorer)?;
+    let ground = lay_ground(options, restorer)?;
     let session_group = ground.group("session")?;
     // The applications, their competitors and the service share one limit; display and instruments do not.
-    let shared_group = ground.group("shared")?;
+    let shared_group = ground.group(SHARED)?;
     if let Some(limit) = options.parameters.limit_bytes {
         shared_group.set_limit_bytes(limit)?;
     }
@@ -87,8 +87,24 @@ pub fn set_up(
     Ok((bench, running, run))
 }
 
+/// The ground with the factors of the run.
+fn lay_ground(options: &Options, restorer: &mut Restorer) -> Result<Ground> {
+    let factors = &options.parameters.factors;
+    let swap = Swap {
+        kind: factors.swap,
+        compressor: factors.compressor.clone(),
+        bytes: options.swap_bytes,
+    };
+    mthp::set(factors.mthp, restorer)?;
+    let mut ground = Ground::lay(Some(&swap), restorer)?;
+    if let Some(throttle) = factors.throttle {
+        ground.hold_disk(SHARED, throttle, restorer)?;
+    }
+    Ok(ground)
+}
+
 fn sharing_group(ground: &Ground, part: &str) -> Result<Group> {
-    ground.group(&format!("shared/{part}"))
+    ground.group(&format!("{SHARED}/{part}"))
 }
 
 fn start_app(options: &Options, app: &App, ground: &Ground, desk: &Desk<'_>) -> Result<Running> {

@@ -10,6 +10,7 @@ pub mod row;
 pub mod text;
 
 use crate::error::{Context, Error, Result};
+use crate::output::print_line;
 use parameters::Point;
 use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
 use prepage_core::replay::baseline::{Baseline, replay_baseline};
@@ -158,11 +159,10 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<()> {
         return Err(Error::new("simulate", "these switches", cause));
     }
     let shown = match arguments.json {
-        true => serde_json::to_string_pretty(&simulation).context("encode", "simulation")? + "\n",
+        true => serde_json::to_string_pretty(&simulation).context("encode", "simulation")?,
         false => text::show(&simulation),
     };
-    print!("{shown}");
-    Ok(())
+    print_line(shown.trim_end())
 }
 
 /// The predictors that every simulation shows, the paper's rules, and the points asked for.

@@ -2,6 +2,7 @@
 
 use super::overall::LOSS_MAX;
 use super::{Studies, Study};
+use crate::circumstances::factors_line;
 use crate::record::{Mode, Setting};
 use crate::statistics::Estimate;
 use std::collections::BTreeMap;
@@ -110,6 +111,8 @@ fn show_app(study: &Study) -> String {
         setting_words(p.setting),
         p.seed
     );
+    let factors = factors_line(&study.run.machine, p.factors.throttle);
+    let _ = writeln!(out, "{factors}");
     out += &table(&mode_rows(study));
     if !study.comparisons.is_empty() {
         out += "\n";

@@ -14,7 +14,7 @@ pub fn set_up(restorer: &mut Restorer, compressor: &str, bytes: u64) -> Result<(
         name: name.clone(),
         added,
     })?;
-    sysfs::write(block.join("comp_algorithm"), compressor)?;
+    set_compressor(&block.join("comp_algorithm"), compressor)?;
     sysfs::write(block.join("disksize"), &bytes.to_string())?;
     let device = format!("/dev/{name}");
     succeed(Command::new("mkswap").arg(&device))?;
@@ -23,6 +23,17 @@ pub fn set_up(restorer: &mut Restorer, compressor: &str, bytes: u64) -> Result<(
             .args(["--priority", "100"])
             .arg(&device),
     )
+}
+
+/// Not checked against the list beforehand: that leaves out what the kernel's crypto API has beside it.
+fn set_compressor(file: &Path, compressor: &str) -> Result<()> {
+    sysfs::write(file, compressor).map_err(|_| {
+        let offered = sysfs::read(file)
+            .unwrap_or_default()
+            .replace(['[', ']'], "");
+        let cause = format!("this kernel does not offer it to zram; it offers {offered}");
+        Error::new("set", format!("compressor {compressor}"), cause)
+    })
 }
 
 fn free_zram() -> Result<(String, bool)> {

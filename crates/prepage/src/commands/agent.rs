@@ -4,6 +4,7 @@ use super::{Context, Failure};
 use crate::api::{BeginParameters, BeginReply, Reporter, Target};
 use crate::client::{Client, Error};
 use crate::sources::focus::FocusWatch;
+use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
@@ -74,7 +75,11 @@ pub fn agent(context: &Context, display: Option<&str>, verbose: bool) -> Result<
                 if verbose {
                     let app = reply.app.as_deref().unwrap_or("not tracked");
                     let us = called.elapsed().as_micros();
-                    println!("focus of process {pid}: {app}, answered in {us} us");
+                    let line = format_args!("focus of process {pid}: {app}, answered in {us} us");
+                    if writeln!(std::io::stdout(), "{line}").is_err() {
+                        // Whoever wanted to read it is gone.
+                        return Ok(());
+                    }
                 }
             }
             Err(error) if !complained => {

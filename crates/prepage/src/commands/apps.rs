@@ -2,9 +2,9 @@
 
 use super::launches::phase;
 use super::table::{bytes, columns, row};
-use super::{Context, Failure};
+use super::{Context, Failure, write_out};
 use crate::api::*;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// `prepage apps list`
@@ -51,9 +51,7 @@ pub fn export(context: &Context, app: String, file: Option<PathBuf>) -> Result<(
     let bytes = from_hexadecimal(&reply.profile)
         .ok_or_else(|| Failure::Local("the service sent no profile".into()))?;
     match file.filter(|f| f.as_os_str() != "-") {
-        None => std::io::stdout()
-            .write_all(&bytes)
-            .map_err(|e| Failure::Local(format!("standard output: {e}"))),
+        None => write_out(&bytes),
         Some(file) => {
             std::fs::write(&file, &bytes).map_err(|e| failed(&file, &e))?;
             context.print(&AppReply { app: reply.app }, |reply| {

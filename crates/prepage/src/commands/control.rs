@@ -1,8 +1,9 @@
-//! `track`, `untrack`, `switch` and `mode`.
+//! `track`, `untrack`, `switch`, `mode` and `policy`.
 
 use super::{Context, Failure};
 use crate::api::*;
 use prepage_core::params::Mode;
+use prepage_engine::CorePolicy;
 
 /// `prepage track`
 pub fn track(context: &Context, target: &Target) -> Result<(), Failure> {
@@ -67,5 +68,21 @@ pub fn mode(context: &Context, mode: Option<Mode>) -> Result<(), Failure> {
             mode_word(reply.mode),
             mode_word(reply.before)
         )
+    })
+}
+
+/// `prepage policy`
+pub fn core_policy(context: &Context, wanted: Option<CorePolicy>) -> Result<(), Failure> {
+    let Some(core_policy) = wanted else {
+        let status: StatusReply = context.call("Status", &serde_json::json!({}))?;
+        let core_policy = status.core_policy;
+        return context.print(&CorePolicyParameters { core_policy }, |p| {
+            p.core_policy.word().into()
+        });
+    };
+    let parameters = CorePolicyParameters { core_policy };
+    let reply: CorePolicyReply = context.call("SetCorePolicy", &parameters)?;
+    context.print(&reply, |reply| {
+        format!("{} (was {})", reply.core_policy.word(), reply.before.word())
     })
 }

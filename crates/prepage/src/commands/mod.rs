@@ -15,6 +15,7 @@ use crate::api::Target;
 use crate::client::{Client, Error, SOCKET_DEFAULT};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepage_core::params::Mode;
+use prepage_engine::CorePolicy;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -100,6 +101,25 @@ Examples:
         /// The mode to change to.
         #[arg(value_parser = parse_mode)]
         mode: Option<Mode>,
+    },
+    /// Show on which cores file pages are fetched, or change it from the next switch on, until the service's next start
+    /// (root)
+    #[command(after_long_help = "\
+Policies (ASAP section 6.5):
+  asap        large files on the big cores, the rest on all others while they idle
+  big1        one thread on one big core
+  big-all     one thread on each big core
+  little1     one thread on one little core
+  little-all  one thread on each little core
+  iorap       one thread, page by page, as IORap
+
+Examples:
+  prepage policy
+  sudo prepage policy big-all")]
+    Policy {
+        /// The policy to change to.
+        #[arg(value_parser = parse_core_policy)]
+        policy: Option<CorePolicy>,
     },
     Run(run::RunArguments),
     /// Show the service's state and the applications tracked
@@ -253,6 +273,12 @@ pub fn parse_mode(text: &str) -> Result<Mode, String> {
     found.ok_or_else(|| "it is off, observe, anon, file or full".into())
 }
 
+/// Reads a core policy as it is typed.
+fn parse_core_policy(text: &str) -> Result<CorePolicy, String> {
+    let words = || CorePolicy::ALL.map(CorePolicy::word).join(", ");
+    CorePolicy::of_word(text).ok_or_else(|| format!("it is one of {}", words()))
+}
+
 /// Why a command failed.
 #[derive(Debug)]
 enum Failure {
@@ -296,12 +322,18 @@ impl Context {
             }
             false => words(answer),
         };
-        match writeln!(std::io::stdout(), "{}", text.trim_end()) {
-            // The reader had enough, as `head` has.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            Err(error) => Err(Failure::Local(format!("standard output: {error}"))),
-            Ok(()) => Ok(()),
+        write_out(format!("{}\n", text.trim_end()).as_bytes())
+    }
+}
+
+/// Writes to standard output. A reader that is gone had enough, as `head` has: that is no failure.
+fn write_out(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Local(format!("standard output: {error}")))
         }
+        _ => Ok(()),
     }
 }
 
@@ -351,6 +383,7 @@ fn execute(context: &Context, command: Command) -> Result<(), Failure> {
             target,
         } => control::end(context, &target.target()),
         Command::Mode { mode } => control::mode(context, mode),
+        Command::Policy { policy } => control::core_policy(context, policy),
         // It ends by becoming the command, or with its status.
         Command::Run(_) => Ok(()),
         Command::Status => status::status(context),

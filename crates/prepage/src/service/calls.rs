@@ -119,6 +119,7 @@ impl Service {
             Call::LaunchPrefetched(asked) => self.call_launch_prefetched(caller, asked.launch),
             Call::LaunchReport(asked) => self.call_launch_report(caller, asked.launch),
             Call::SetMode(parameters) => self.call_mode(caller, parameters),
+            Call::SetCorePolicy(parameters) => self.call_core_policy(caller, parameters),
             Call::Status => reply(self.status(caller)),
             Call::ListApps => reply(self.known_apps(caller)),
             Call::Forget(asked) => self.call_forget(caller, &asked.app),
@@ -394,6 +395,22 @@ impl Service {
         })
     }
 
+    fn call_core_policy(&mut self, caller: Caller, parameters: CorePolicyParameters) -> Answer {
+        require_root(
+            caller,
+            "change the core policy, which is that of all applications",
+        )?;
+        let before = self.core_policy;
+        self.set_core_policy(parameters.core_policy)
+            .map_err(|error| ApiError::Failed {
+                reason: error.to_string(),
+            })?;
+        reply(CorePolicyReply {
+            core_policy: self.core_policy,
+            before,
+        })
+    }
+
     fn status(&self, caller: Caller) -> StatusReply {
         let apps = self.tracking.apps().filter(|app| may_act(caller, app));
         let status = |app: &AppId| {
@@ -424,6 +441,7 @@ impl Service {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id().cast_signed(),
             mode: self.machine.mode(),
+            core_policy: self.core_policy,
             under_pressure: self.pressure.as_ref().is_some_and(|p| p.is_on()),
             missing: self.missing.clone(),
             apps: apps.filter_map(status).collect(),

@@ -31,7 +31,7 @@ use prepage_core::machine::{Action, Event, Machine, Nanos};
 use prepage_core::params::Mode;
 use prepage_core::signal::Source;
 use prepage_engine::store::Store;
-use prepage_engine::{Engine, Executor};
+use prepage_engine::{CorePolicy, Engine, Executor};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::signals::SignalFd;
 use recording::Recording;
@@ -83,6 +83,8 @@ pub struct Service {
     config: Config,
     machine: Machine,
     executor: Box<dyn WakingExecutor>,
+    /// The executor's.
+    core_policy: CorePolicy,
     launches: Option<LaunchHelp>,
     store: Store,
     socket: ApiSocket,

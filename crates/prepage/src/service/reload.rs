@@ -7,6 +7,7 @@ use crate::config::{self, Config};
 use crate::sources::pressure::Pressure;
 use crate::{log_error, log_info, log_warning};
 use prepage_core::machine::Event;
+use prepage_engine::{CorePolicy, EngineParams};
 use rustix::event::epoll::EventFlags;
 
 impl Service {
@@ -25,9 +26,16 @@ impl Service {
         for name in config.keep_until_restart(&self.config) {
             log_warning!("{name} stays as it was until the next start");
         }
-        if let Err(error) = self.executor.set_params(&config.engine()) {
+        // `prepage policy` holds until the configuration says something else.
+        let core_policy = match config.fetch.core_policy {
+            same if same == self.config.fetch.core_policy => self.core_policy,
+            other => other,
+        };
+        let engine = engine_params(&config, core_policy);
+        if let Err(error) = self.executor.set_params(&engine) {
             return log_error!("the configuration stays as it was: {error}");
         }
+        self.core_policy = core_policy;
         let before = std::mem::replace(&mut self.config, config);
         let params = self.config.params();
         if params != before.params() {
@@ -46,6 +54,20 @@ impl Service {
         self.watch_execs();
         self.track_what_is_known();
         log_info!("the configuration was read again");
+    }
+
+    /// Has file pages fetched by this policy from the next switch on.
+    ///
+    /// # Errors
+    /// Where new threads cannot be made; the policy stays as it was.
+    pub(super) fn set_core_policy(
+        &mut self,
+        core_policy: CorePolicy,
+    ) -> Result<(), prepage_engine::Error> {
+        let engine = engine_params(&self.config, core_policy);
+        self.executor.set_params(&engine)?;
+        self.core_policy = core_policy;
+        Ok(())
     }
 
     fn watch_pressure_anew(&mut self) {
@@ -68,6 +90,13 @@ impl Service {
             }
         }
     }
+}
+
+/// The executor's parameters: those of the configuration, with a core policy that may have been changed since.
+fn engine_params(config: &Config, core_policy: CorePolicy) -> EngineParams {
+    let mut engine = config.engine();
+    engine.fetch.core_policy = core_policy;
+    engine
 }
 
 /// What the rings of demand faults wake the service for. Without the signal of the onset nothing: faults are read when

@@ -21,6 +21,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
 use std::fs::DirBuilder;
+use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,8 @@ pub struct Options {
 pub fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let mut config = config::load(options.config.as_deref())?;
     if options.check {
-        println!("the configuration is right");
+        // The status says it too, where nobody reads.
+        let _ = writeln!(std::io::stdout(), "the configuration is right");
         return Ok(());
     }
     apply(&mut config, &options);
@@ -193,6 +195,7 @@ impl Service {
         let machine = Machine::new(parts.config.params(), parts.config.service.mode);
         let mut service = Self {
             options: parts.options,
+            core_policy: parts.config.fetch.core_policy,
             config: parts.config,
             machine,
             executor: parts.executor,
