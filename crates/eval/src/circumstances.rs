@@ -62,6 +62,7 @@ pub fn machine(hierarchies: &Hierarchies, disk_place: &Path) -> Machine {
         memory_cgroup: if hierarchies.memory_v1 { "v1" } else { "v2" }.into(),
         swap: swap_devices(),
         disk: disk(disk_place),
+        disk_read_bytes_per_s: None,
         settings: settings(),
     }
 }
@@ -91,10 +92,15 @@ fn swap_device(area: &SwapArea) -> SwapDevice {
     }
 }
 
+/// The kernel's directory of the disk under a path.
+pub fn disk_directory(place: &Path) -> Option<PathBuf> {
+    let device = BlockDevice::of_path(place).ok()?;
+    Some(Path::new("/sys/block").join(device.name()))
+}
+
 /// The queue settings of the disk under a path.
 pub fn disk_queue(place: &Path) -> Option<PathBuf> {
-    let device = BlockDevice::of_path(place).ok()?;
-    Some(Path::new("/sys/block").join(device.name()).join("queue"))
+    Some(disk_directory(place)?.join("queue"))
 }
 
 fn disk(place: &Path) -> BTreeMap<String, String> {

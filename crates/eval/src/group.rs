@@ -179,6 +179,21 @@ impl Group {
         }
     }
 
+    /// Asks the kernel to reclaim the group's file pages alone. Running out of things to reclaim is not an error.
+    pub fn reclaim_files(&self) {
+        if self.memory_v1 {
+            let swappiness = self.memory.join("memory.swappiness");
+            let before = sysfs::read(&swappiness).unwrap_or_default();
+            self.never_swap();
+            self.reclaim_all();
+            let _ = fs::write(swappiness, before);
+        } else {
+            // Takes a swappiness since 6.9; before, it is refused, and the state that is verified says so.
+            let ask = format!("{} swappiness=0", self.residency().file_bytes);
+            let _ = fs::write(self.memory.join("memory.reclaim"), ask);
+        }
+    }
+
     /// Sets the limit of this group and those below together.
     pub fn set_limit_bytes(&self, bytes: u64) -> Result<()> {
         let file = if self.memory_v1 {

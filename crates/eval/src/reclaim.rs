@@ -79,13 +79,18 @@ pub fn why_not_out(state: &State) -> Option<&'static str> {
         Some("swappable pages present")
     } else if state.group.swap_cache_bytes > SWAP_CACHE_TOLERANCE_PAGES * page_bytes {
         Some("pages in the swap cache")
-    } else if state.cached_file_pages > CACHED_TOLERANCE_PAGES
-        || state.group.file_bytes + state.service.file_bytes > FILE_TOLERANCE_PAGES * page_bytes
-    {
-        Some("file pages cached")
     } else {
-        None
+        why_cached(state)
     }
+}
+
+/// Why file pages are not out, or `None` if they are.
+fn why_cached(state: &State) -> Option<&'static str> {
+    let page_bytes = rustix::param::page_size() as u64;
+    let charged_bytes = state.group.file_bytes + state.service.file_bytes;
+    let is_cached = state.cached_file_pages > CACHED_TOLERANCE_PAGES
+        || charged_bytes > FILE_TOLERANCE_PAGES * page_bytes;
+    is_cached.then_some("file pages cached")
 }
 
 /// Reclaims everything, in rounds, until the state is verified or the rounds are over.
@@ -111,26 +116,67 @@ pub fn reclaim_all(app: &Group, service: Option<&Group>) -> Result<State> {
     }
 }
 
-/// Brings an application into the state in which a sample begins: all out, or resident as it was brought back. Says why it
-/// is not, if so.
+/// What of an application is in memory when a sample begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// All of it, as it was brought back.
+    Resident,
+    /// Its anonymous pages; file pages are dropped.
+    FilesDropped,
+    /// Nothing.
+    Out,
+}
+
+/// Brings an application into the state in which a sample begins. Says why it is not, if so.
 pub fn make_state(
     app: &Group,
     service: Option<&Group>,
-    is_resident: bool,
+    memory: Memory,
 ) -> Result<(State, Option<&'static str>)> {
-    if is_resident {
+    if memory == Memory::Resident {
         let state = look(app, service)?;
-        let is_out = state.pages.swapped_private > RESIDENT_TOLERANCE_PAGES;
-        return Ok((
-            state,
-            is_out.then_some("pages swapped out before a resident sample"),
-        ));
+        let unfit = why_swapped_out(&state);
+        return Ok((state, unfit));
     }
     let state = reclaim_all(app, service)?;
+    if memory == Memory::FilesDropped && why_not_out(&state).is_none() {
+        return bring_back_anonymous(app, service, state);
+    }
     let unfit = why_not_out(&state);
     match unfit.is_some() && swap_devices().is_empty() {
         true => Ok((state, Some("swap was switched off"))),
         false => Ok((state, unfit)),
+    }
+}
+
+/// Why anonymous pages are not resident, or `None` if they are.
+fn why_swapped_out(state: &State) -> Option<&'static str> {
+    let is_out = state.pages.swapped_private > RESIDENT_TOLERANCE_PAGES;
+    is_out.then_some("pages swapped out before a resident sample")
+}
+
+/// From everything out, brings the anonymous pages back alone. Timers of the application run meanwhile and read some of its
+/// files, which are taken out again, in rounds.
+fn bring_back_anonymous(
+    app: &Group,
+    service: Option<&Group>,
+    out: State,
+) -> Result<(State, Option<&'static str>)> {
+    let mut rounds = out.rounds;
+    pages::bring_back(&app.pids())?;
+    loop {
+        app.reclaim_files();
+        drop_page_cache()?;
+        rounds += 1;
+        let state = State {
+            rounds,
+            reclaim_ns: out.reclaim_ns,
+            ..look(app, service)?
+        };
+        match why_swapped_out(&state).or_else(|| why_cached(&state)) {
+            Some(_) if rounds < ROUNDS_MAX => {}
+            unfit => return Ok((state, unfit)),
+        }
     }
 }
 
@@ -179,5 +225,8 @@ mod tests {
         let mut files = out;
         files.service.file_bytes = 8 << 20;
         assert_eq!(why_not_out(&files), Some("file pages cached"));
+        assert_eq!(why_swapped_out(&files), None);
+        files.pages.swapped_private = RESIDENT_TOLERANCE_PAGES + 1;
+        assert!(why_swapped_out(&files).is_some());
     }
 }

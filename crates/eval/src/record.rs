@@ -1,19 +1,23 @@
 //! The record of a run: one JSON value a line. FORMAT.md describes every field.
 
+mod application;
 mod factors;
 mod file;
 mod mode;
 mod resume;
+mod timeline;
 
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::FrameRecord;
+pub use application::{Application, Footprint};
 pub use factors::Factors;
 pub use file::{Writer, first_kind, read, read_values};
 pub use mode::Mode;
 pub use resume::{Earlier, Resumable};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+pub use timeline::{Reading, Timeline};
 
 /// The version of the format that this program writes.
 pub const FORMAT: u32 = 1;
@@ -30,6 +34,8 @@ pub enum Line {
     Warmup(Box<Switch>),
     /// A switch that was not measured or must not be used, with the reason.
     Discarded(Box<Discarded>),
+    /// What all observed switches to an application showed together, after its samples.
+    Application(Box<Application>),
 }
 
 /// What was measured where.
@@ -166,6 +172,9 @@ pub struct Machine {
     pub swap: Vec<SwapDevice>,
     /// The disk under the applications.
     pub disk: BTreeMap<String, String>,
+    /// The most that it reads sequentially, measured when the run began; nothing where it could not be, or was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_read_bytes_per_s: Option<u64>,
     /// Settings of virtual memory: page-cluster, swappiness, THP, mTHP, zswap.
     pub settings: BTreeMap<String, String>,
 }
@@ -227,6 +236,9 @@ pub struct Switch {
     pub tiles: usize,
     /// Tiles that differ between the application's picture before it was left and its final one.
     pub answer_tiles: usize,
+    /// Use of processors and disk over time, where the run recorded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
     /// Every frame.
     pub frames: Vec<FrameRecord>,
     /// What the user did in the application before.
@@ -308,6 +320,7 @@ pub(crate) mod tests {
             capped: false,
             tiles: 1000,
             answer_tiles: 500,
+            timeline: None,
             frames: vec![FrameRecord {
                 t_ns: t_settled_ns,
                 changed: 900,

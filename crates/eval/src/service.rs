@@ -5,9 +5,11 @@ use crate::display::session::{Places, Session, command_in, log_file};
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
 use crate::record::Mode;
+use crate::simulate::recording;
+use prepage_core::replay::RecordedSwitch;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,6 +26,10 @@ pub struct Service {
     core_policy: String,
     /// The number of the last switch that was read, by application.
     last_switches: BTreeMap<String, u64>,
+    /// Where it records what it observes in mode observe.
+    recording: PathBuf,
+    /// How much of that was read.
+    recorded_bytes: u64,
 }
 
 /// What a run says when prepage's binaries are not there.
@@ -110,7 +116,7 @@ impl Service {
         }
         let configuration = own.join("prepage.toml");
         fs::write(&configuration, config).context("write", configuration.display())?;
-        let socket = own.join("socket");
+        let (socket, recording) = (own.join("socket"), own.join("recording.jsonl"));
         group.never_swap();
         let daemon = command_in(&group, &own.join("prepaged").to_string_lossy())?
             .arg("--config")
@@ -119,6 +125,8 @@ impl Service {
             .arg(own.join("state"))
             .arg("--socket")
             .arg(&socket)
+            .arg("--record")
+            .arg(&recording)
             .stdout(Stdio::null())
             .stderr(log_file(&places.disk, "prepaged")?)
             .spawn()
@@ -131,6 +139,8 @@ impl Service {
             own_core_policy: String::new(),
             core_policy: String::new(),
             last_switches: BTreeMap::new(),
+            recording,
+            recorded_bytes: 0,
         };
         service.wait_until_ready(places)?;
         service.own_core_policy = service.call(&["policy"])?.trim().to_owned();
@@ -215,6 +225,31 @@ impl Service {
             }
             sleep_ms(50);
         }
+    }
+
+    /// The switches that were recorded in mode observe since the last call, of all applications.
+    pub fn new_recorded(&mut self) -> Result<Vec<RecordedSwitch>> {
+        let place = || self.recording.display();
+        let mut file = File::open(&self.recording).context("open", place())?;
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(self.recorded_bytes))
+            .and_then(|_| file.read_to_string(&mut text))
+            .context("read", place())?;
+        // A line that is being written is read the next time.
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        let switches = recording::parse(text.as_bytes(), &self.recording)?;
+        self.recorded_bytes += text.len() as u64;
+        Ok(switches)
+    }
+
+    /// Bytes of prepage's tables for the application of this id; nothing if it is not tracked.
+    pub fn table_bytes(&self, app: &str) -> Result<Option<u64>> {
+        let text = self.call(&["status", "--json"])?;
+        let status: serde_json::Value =
+            serde_json::from_str(&text).context("read", "prepage status")?;
+        let mut apps = status["apps"].as_array().into_iter().flatten();
+        let found = apps.find(|known| known["app"] == app);
+        Ok(found.and_then(|known| known["table_bytes"].as_u64()))
     }
 
     /// Passes over the switches until now: those that prepage saw while the application was being used or reclaimed.

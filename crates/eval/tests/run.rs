@@ -46,6 +46,12 @@ fn a_level_that_a_factor_does_not_have_is_refused_with_those_that_it_has() {
 }
 
 #[test]
+fn files_are_dropped_alone_only_where_anonymous_pages_have_room() {
+    let said = refusal(&["--setting", "pressure", "--modes", "files_dropped,off"]);
+    assert!(said.contains("--setting reclaimed"), "{said}");
+}
+
+#[test]
 fn what_another_setting_counts_is_refused() {
     let said = refusal(&["--rounds", "3"]);
     assert!(said.contains("--samples"), "{said}");

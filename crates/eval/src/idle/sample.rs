@@ -11,7 +11,7 @@ use crate::clock::{now_ns, process_cpu_us, sleep_ms};
 use crate::error::{Context, Result};
 use crate::processes::{Counters, Reading};
 use crate::random::Random;
-use crate::reclaim::{self, State};
+use crate::reclaim::{self, Memory, State};
 use crate::record::Mode;
 use crate::run::bench::group_becomes_idle;
 use crate::service::BeginCall;
@@ -150,7 +150,11 @@ fn make_state(
     let prepage = bench.prepage.as_ref().map(|prepage| prepage.group());
     // What a process is called is read while that costs it nothing.
     running.roles.read(&running.group.pids());
-    let (state, unfit) = reclaim::make_state(&running.group, prepage, mode.is_resident())?;
+    let memory = match mode.is_resident() {
+        true => Memory::Resident,
+        false => Memory::Out,
+    };
+    let (state, unfit) = reclaim::make_state(&running.group, prepage, memory)?;
     if let Some(prepage) = &mut bench.prepage {
         prepage.set_mode(prepage_mode(mode))?;
         prepage.forget_switches()?;

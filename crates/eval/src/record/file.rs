@@ -78,7 +78,7 @@ fn name_application(lines: &mut [Line]) {
         let slot = match line {
             Line::Sample(switch) | Line::Warmup(switch) => &mut switch.slot,
             Line::Discarded(discarded) => &mut discarded.slot,
-            Line::Run(_) => continue,
+            Line::Run(_) | Line::Application(_) => continue,
         };
         if slot.app.is_empty() {
             slot.app.clone_from(only);

@@ -13,6 +13,8 @@ pub enum Mode {
     Resident,
     /// Nothing was taken out, and prepage watches: what watching costs.
     ResidentObserve,
+    /// Anonymous pages are resident, file pages dropped (ASAP's Figure 1).
+    FilesDropped,
     /// Demand paging alone.
     Off,
     /// prepage watches and fetches nothing.
@@ -28,9 +30,10 @@ pub enum Mode {
 }
 
 /// Every mode.
-const MODES: [Mode; 13] = [
+const MODES: [Mode; 14] = [
     Mode::Resident,
     Mode::ResidentObserve,
+    Mode::FilesDropped,
     Mode::Off,
     Mode::Observe,
     Mode::Anon,
@@ -50,6 +53,7 @@ impl Mode {
         match self {
             Self::Resident => "resident",
             Self::ResidentObserve => "resident_observe",
+            Self::FilesDropped => "files_dropped",
             Self::Off => "off",
             Self::Observe => "observe",
             Self::Anon => "anon",
@@ -69,10 +73,20 @@ impl Mode {
         matches!(self, Self::Resident | Self::ResidentObserve)
     }
 
+    /// Whether all of it is taken out before the switch: what can be compared with [`Mode::Off`] as help.
+    pub fn is_taken_out(self) -> bool {
+        !self.is_resident() && self != Self::FilesDropped
+    }
+
+    /// Whether prepage fetches something.
+    pub fn is_helped(self) -> bool {
+        self.is_taken_out() && !matches!(self, Self::Off | Self::Observe)
+    }
+
     /// The word for prepage's own mode.
     pub fn word_of_prepage(self) -> &'static str {
         match self {
-            Self::Resident => "off",
+            Self::Resident | Self::FilesDropped => "off",
             Self::ResidentObserve => "observe",
             Self::FullBy(_) => "full",
             other => other.word(),
@@ -89,7 +103,7 @@ impl Mode {
 
     /// Whether prepage's service has to run for it.
     pub fn needs_prepage(self) -> bool {
-        !matches!(self, Self::Resident | Self::Off)
+        self.word_of_prepage() != "off"
     }
 }
 
@@ -102,6 +116,7 @@ impl ValueEnum for Mode {
         let help = match self {
             Self::Resident => "nothing was taken out: the best there can be",
             Self::ResidentObserve => "nothing was taken out, prepage watches",
+            Self::FilesDropped => "anonymous pages are resident, file pages dropped",
             Self::Off => "demand paging alone",
             Self::Observe => "prepage watches and fetches nothing",
             Self::Anon => "prepage fetches anonymous and shared memory",

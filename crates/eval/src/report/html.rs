@@ -1,17 +1,18 @@
 //! The page.
 
-use super::plot::{Line, Mark, Strip, lines, strips};
-use super::{Chapter, idle, launches, overall};
+use super::plot::{Line, Mark, Panel, Strip, lines, strips};
+use super::{Chapter, figures, idle, launches, overall};
 use crate::circumstances::factors_line;
-use crate::idle::study::IdleStudy;
-use crate::launch::study::LaunchStudy;
+use crate::idle::{self as idle_services, study::IdleStudy};
+use crate::launch::{self, study::LaunchStudy};
 use crate::record::{Machine, Mode, Run, Switch};
 use crate::statistics::{Estimate, median};
-use crate::study::Study;
+use crate::study::rows::utilization_rows;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
 use crate::study::text::{
     comparison_rows, cost_rows, interval, mode_rows, percent, setting_words, share_rows,
 };
+use crate::study::{Studies, Study};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -22,41 +23,97 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>prepage-eval</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><style>\n{STYLE}</style></head><body>\n\
          <h1>How fast applications come back and launch</h1>\n\
-         <p>Every number is a median with its 95 % bootstrap interval; comparisons are paired within blocks that hold \
-         every mode or scenario once, in random order. What has no interval is not shown.</p>\n"
+         <p>Numbers are medians with their 95 % bootstrap intervals; comparisons are paired within blocks that hold every \
+         mode or scenario once, in random order. What is estimated and has no interval is not shown; what stands without one \
+         was counted, or is the most that was seen.</p>\n"
     );
-    for chapter in chapters {
-        out += &overall::section(&chapter.studies);
-        for (study, switches) in chapter.studies.apps.iter().zip(&chapter.switches) {
-            out += &app_section(study, switches);
-        }
-    }
-    for study in launches {
-        out += &launches::section(study);
-    }
-    for study in idle {
-        out += &idle::section(study);
+    let of_chapters = chapters.iter().filter_map(|chapter| {
+        let title = chapter_title(&chapter.studies)?;
+        let section = chapter_section(&title, chapter, launches);
+        Some((title, section))
+    });
+    let of_launches = launches.iter().map(|study| {
+        (
+            escape(&launch::text::heading(study)),
+            launches::section(study),
+        )
+    });
+    let of_idle = idle.iter().map(|study| {
+        (
+            escape(&idle_services::text::heading(study)),
+            idle::section(study),
+        )
+    });
+    let sections: Vec<(String, String)> = of_chapters.chain(of_launches).chain(of_idle).collect();
+    out += &contents(&sections);
+    for (i, (_, section)) in sections.iter().enumerate() {
+        let _ = writeln!(out, "<div id=\"s{i}\">{section}</div>");
     }
     out += PAPERS;
     out + "</body></html>\n"
 }
 
-/// What the papers reached, on their machines: for orientation, not as a comparison.
-const PAPERS: &str = "<h2>What the papers reached on their machines</h2>\n\
-    <p>ASAP (ATC'21), on phones: switch time -22.2 % and -28.3 %; anonymous precision 68.4 %, recall 60.4 %; file \
-    precision 79.3 %, recall 52.2 %; 14 ms on the switch path and 40 ms of CPU a switch.</p>\n\
+/// What the paper on launches reached, on its machine: for orientation, not as a comparison.
+const PAPERS: &str = "<h2>What the paper on launches reached on its machine</h2>\n\
     <p>FAST (FAST'11), on a personal computer with an SSD: launch time -28 % in the mean of 22 applications (16 to 46 %); \
     sorted prefetch -7 %.</p>\n";
 
+/// The titles of several sections, to jump to.
+fn contents(sections: &[(String, String)]) -> String {
+    let entry = |(i, (title, _)): (usize, &(String, String))| {
+        format!("<li><a href=\"#s{i}\">{title}</a></li>")
+    };
+    match sections.len() {
+        0 | 1 => String::new(),
+        _ => {
+            let entries: String = sections.iter().enumerate().map(entry).collect();
+            format!("<nav><ul>{entries}</ul></nav>\n")
+        }
+    }
+}
+
+/// What a record is of; nothing where it holds no switch.
+fn chapter_title(studies: &Studies) -> Option<String> {
+    let setting = setting_words(studies.apps.first()?.run.parameters.setting);
+    let of = match studies.apps.as_slice() {
+        [only] => escape(&only.app),
+        several => format!("{} applications", several.len()),
+    };
+    Some(format!("{of}: {setting}"))
+}
+
+/// One record: what all applications come to, the paper's figures, then each application by itself, folded where there are
+/// several.
+fn chapter_section(title: &str, chapter: &Chapter, launches: &[LaunchStudy]) -> String {
+    let studies = &chapter.studies;
+    let mut out = format!("<section><h2>{title}</h2>\n");
+    if let Some(study) = studies.apps.first() {
+        let factors = factors_line(&study.run.machine, study.run.parameters.factors.throttle);
+        let _ = writeln!(out, "<p>{}</p>", escape(&factors));
+    }
+    out += &overall::key_numbers(studies);
+    if let [only] = studies.apps.as_slice() {
+        out += &key_numbers(only);
+    }
+    out += &figures::section(chapter, launches);
+    out += &overall::tables(studies);
+    for (study, switches) in studies.apps.iter().zip(&chapter.switches) {
+        let app = app_section(study, switches);
+        out += &match studies.apps.len() {
+            1 => app,
+            _ => format!(
+                "<details class=\"app\"><summary>{}</summary>{}{app}</details>\n",
+                escape(&study.app),
+                key_numbers(study)
+            ),
+        };
+    }
+    let run = studies.apps.first().map(|study| circumstances(&study.run));
+    out + &run.unwrap_or_default() + "</section>\n"
+}
+
 fn app_section(study: &Study, switches: &Switches) -> String {
-    let mut out = format!(
-        "<section><h2>{}: {}</h2>\n",
-        escape(&study.app),
-        setting_words(study.run.parameters.setting)
-    );
-    let factors = factors_line(&study.run.machine, study.run.parameters.factors.throttle);
-    let _ = writeln!(out, "<p>{}</p>", escape(&factors));
-    out += &key_numbers(study);
+    let mut out = String::new();
     out += &figure(
         "Time until the picture stays as it finally is",
         "A dot is a switch; the bar is the median, the band its interval.",
@@ -81,18 +138,22 @@ fn app_section(study: &Study, switches: &Switches) -> String {
         "A drift of the machine would show here, in every mode alike.",
         &order_plot(study, switches),
     );
-    for rows in [mode_rows, comparison_rows, share_rows, cost_rows] {
+    for rows in [
+        mode_rows,
+        comparison_rows,
+        share_rows,
+        utilization_rows,
+        cost_rows,
+    ] {
         out += &table(&rows(study));
     }
     out += &watching(study);
-    out += &discarded(study, switches);
-    out += &circumstances(&study.run);
-    out + "</section>\n"
+    out + &discarded(study, switches)
 }
 
 fn key_numbers(study: &Study) -> String {
     let mut out = String::from("<div class=\"keys\">");
-    for c in &study.comparisons {
+    for c in study.comparisons.iter().filter(|c| c.mode.is_helped()) {
         let Some(gap) = c.gap_closed else { continue };
         let _ = write!(
             out,
@@ -119,7 +180,9 @@ fn key_numbers(study: &Study) -> String {
 
 /// A plot with its title and what it shows.
 pub fn figure(title: &str, caption: &str, svg: &str) -> String {
-    format!("<figure><h3>{title}</h3>{svg}<figcaption>{caption}</figcaption></figure>\n")
+    format!(
+        "<figure><h3>{title}</h3><div class=\"plot\">{svg}</div><figcaption>{caption}</figcaption></figure>\n"
+    )
 }
 
 fn strip_rows(
@@ -169,7 +232,7 @@ fn picture_plot(study: &Study, switches: &Switches) -> String {
         .map(settled_ms)
         .collect::<Vec<f64>>();
     let end = crate::statistics::quantile(&times, 0.98).unwrap_or(1.0) * 1.1;
-    let line = |mode: Mode| {
+    let of_mode = |mode: Mode| {
         let point = |i: usize| {
             let t = end * i as f64 / POINTS as f64;
             (
@@ -177,37 +240,47 @@ fn picture_plot(study: &Study, switches: &Switches) -> String {
                 median(&switches.values(mode, |s| share_of_picture(s, t))).unwrap_or(0.0),
             )
         };
-        Line {
-            mode,
-            points: (0..=POINTS).map(point).collect(),
-        }
+        line(mode, (0..=POINTS).map(point).collect())
     };
-    let all: Vec<Line> = study.modes.iter().map(|m| line(m.mode)).collect();
-    lines(
-        &all,
-        "ms since the activation",
-        "% of the tiles",
-        Some(100.0),
-        false,
-    )
+    let all: Vec<Line> = study.modes.iter().map(|m| of_mode(m.mode)).collect();
+    let panel = Panel {
+        x_unit: "ms since the activation",
+        y_unit: "% of the tiles",
+        y_high: Some(100.0),
+        is_dots: false,
+        is_narrow: false,
+    };
+    lines(&all, &panel)
+}
+
+fn line(mode: Mode, points: Vec<(f64, f64)>) -> Line {
+    Line {
+        name: mode.word().replace('_', " "),
+        colour: super::plot::colour(mode),
+        points,
+        end: None,
+    }
 }
 
 fn order_plot(study: &Study, switches: &Switches) -> String {
-    let line = |mode: Mode| {
+    let of_mode = |mode: Mode| {
         let numbered = switches
             .samples
             .iter()
             .enumerate()
             .filter(|(_, s)| s.slot.mode == mode);
-        Line {
-            mode,
-            points: numbered
-                .map(|(i, s)| (i as f64 + 1.0, settled_ms(s)))
-                .collect(),
-        }
+        let point = |(i, s): (usize, &Switch)| (i as f64 + 1.0, settled_ms(s));
+        line(mode, numbered.map(point).collect())
     };
-    let all: Vec<Line> = study.modes.iter().map(|m| line(m.mode)).collect();
-    lines(&all, "switch", "ms", None, true)
+    let all: Vec<Line> = study.modes.iter().map(|m| of_mode(m.mode)).collect();
+    let panel = Panel {
+        x_unit: "switch",
+        y_unit: "ms",
+        y_high: None,
+        is_dots: true,
+        is_narrow: false,
+    };
+    lines(&all, &panel)
 }
 
 /// Rows of cells, of which the first is the head.
@@ -222,7 +295,10 @@ pub fn table(rows: &[Vec<String>]) -> String {
     let rows: String = rows.iter().map(|cells| line(cells, "td")).collect();
     match rows.as_str() {
         "" => String::new(),
-        _ => format!("<table>{}{rows}</table>\n", line(head, "th")),
+        _ => format!(
+            "<div class=\"table\"><table>{}{rows}</table></div>\n",
+            line(head, "th")
+        ),
     }
 }
 
@@ -321,44 +397,116 @@ pub fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Line as RecordLine;
     use crate::record::tests::{run, switch};
+    use crate::record::{Application, Footprint, Line as RecordLine, Timeline};
     use crate::study::study_apps;
+
+    /// A switch with everything that a run records of it.
+    fn whole(app: &str, block: u32, mode: Mode, ms: f64) -> Switch {
+        let mut sample = switch(block, mode, ms);
+        sample.slot.app = app.to_owned();
+        sample.timeline = Some(Timeline {
+            t_us: vec![10_000, 20_000],
+            app_cpu_us: vec![4_000, 8_000],
+            service_cpu_us: vec![0, 1_000],
+            others_cpu_us: vec![100, 100],
+            disk_read_sectors: vec![800, 0],
+            majflt: vec![300, 20],
+            pswpin: vec![400, 10],
+            reading_us: 200,
+        });
+        if mode == Mode::Full {
+            let share = serde_json::json!({"hits": 9, "of": 10});
+            let kind = serde_json::json!({"precision": share, "unused": 1, "gap": 0});
+            let timing = serde_json::json!({"switch_path_us": 400, "management_cpu_us": 3000});
+            sample.prepage =
+                vec![serde_json::json!({"anon": kind, "file": kind, "timing": timing})];
+        }
+        sample
+    }
+
+    fn chapter() -> Chapter {
+        let modes = [Mode::Resident, Mode::FilesDropped, Mode::Off, Mode::Full];
+        let mut circumstances = run(&modes);
+        circumstances.parameters.apps = ["chromium", "gimp"].map(String::from).into();
+        circumstances.machine.disk_read_bytes_per_s = Some(1 << 30);
+        let mut lines = vec![RecordLine::Run(Box::new(circumstances))];
+        for (app, slow) in [("chromium", 1.0), ("gimp", 0.3)] {
+            for block in 0..6 {
+                for (mode, ms) in modes.into_iter().zip([100.0, 150.0, 400.0, 200.0]) {
+                    let sample = whole(app, block, mode, ms * slow);
+                    lines.push(RecordLine::Sample(Box::new(sample)));
+                }
+            }
+            let footprint = Footprint {
+                switches: 4,
+                anon_by_recurrence: vec![1, 0, 0, 9],
+                file_by_recurrence: vec![2, 0, 0, 8],
+                anon_by_switch: vec![9; 4],
+                file_by_switch: vec![8; 4],
+                file_by_size: vec![1, 2, 31],
+            };
+            lines.push(RecordLine::Application(Box::new(Application {
+                app: app.to_owned(),
+                footprint: Some(footprint),
+                table_bytes: Some(90_000),
+            })));
+        }
+        let switches = Switches::by_app(lines);
+        Chapter {
+            studies: study_apps(&switches),
+            switches,
+        }
+    }
 
     #[test]
     fn the_page_is_self_contained() {
-        let modes = [Mode::Resident, Mode::Off, Mode::Full];
-        let mut circumstances = run(&modes);
-        circumstances.parameters.apps = ["chromium", "gimp"].map(String::from).into();
-        let mut lines = vec![RecordLine::Run(Box::new(circumstances))];
-        for (app, slow) in [("chromium", 1.0), ("gimp", 0.3)] {
-            for (block, (mode, ms)) in (0..6).flat_map(|block| {
-                let each = modes.into_iter().zip([100.0, 400.0, 200.0]);
-                each.map(move |one| (block, one))
-            }) {
-                let mut sample = switch(block, mode, ms * slow);
-                sample.slot.app = app.to_owned();
-                lines.push(RecordLine::Sample(Box::new(sample)));
-            }
-        }
-        let switches = Switches::by_app(lines);
-        let chapter = Chapter {
-            studies: study_apps(&switches),
-            switches,
-        };
         let launches = crate::launch::study::study_lines(crate::launch::study::tests::lines());
-        let html = page(&[chapter], &[launches], &[]);
-        // One of both applications and four of each; one of all programs' launches, and one of each of the four programs.
-        assert_eq!(html.matches("<svg").count(), 1 + 2 * 4 + 1 + 4);
+        let html = page(&[chapter()], &[launches], &[]);
+        for figure in [
+            "Figure 1.",
+            "Figures 2 and 3, processors.",
+            "Figures 2 and 3, disk.",
+            "Figure 5.",
+            "Figure 6.",
+            "Figure 7.",
+            "Figure 10.",
+            "Figure 11.",
+            "Figure 12.",
+            "Figures 13 and 14.",
+        ] {
+            assert_eq!(html.matches(figure).count(), 1, "{figure}");
+        }
+        // Of both applications one of each figure, and three panels of each; four of each application by itself; one of
+        // all programs' launches, and one of each of the four programs.
+        assert_eq!(html.matches("<svg").count(), 9 + 2 * 3 + 2 * 4 + 1 + 4);
         assert!(
-            html.contains("2 applications:") && html.contains("2 of 2</span> applications faster")
+            html.contains("href=\"#s1\"")
+                && html.contains("2 applications:")
+                && html.contains("2 of 2</span> applications faster")
         );
+        assert!(html.contains("Beside the paper") && html.contains("Section 6.6."));
         // The only address is the name of SVG's namespace.
         assert_eq!(
             html.matches("http").count(),
             html.matches("http://www.w3.org/2000/svg").count()
         );
-        assert!(!html.contains("NaN") && !html.contains("<script"));
+        assert!(!html.contains("NaN") && !html.contains("inf") && !html.contains("<script"));
+    }
+
+    #[test]
+    fn a_record_from_before_has_the_figures_that_it_can_have() {
+        let lines = vec![
+            RecordLine::Run(Box::new(run(&[Mode::Off, Mode::Full]))),
+            RecordLine::Sample(Box::new(switch(0, Mode::Off, 400.0))),
+            RecordLine::Sample(Box::new(switch(0, Mode::Full, 200.0))),
+        ];
+        let switches = Switches::by_app(lines);
+        let studies = study_apps(&switches);
+        let html = page(&[Chapter { studies, switches }], &[], &[]);
+        assert!(!html.contains("Figure"), "two switches say nothing");
+        assert_eq!(html.matches("<svg").count(), 4);
+        assert!(!html.contains("NaN"));
     }
 
     #[test]

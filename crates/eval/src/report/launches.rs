@@ -96,7 +96,7 @@ fn overview(study: &LaunchStudy) -> String {
         value: 1.0,
         name: "cold".into(),
     };
-    intervals(&rows, "time over cold", &cold)
+    intervals(&rows, "time over cold", Some(&cold))
 }
 
 fn program_plot(program: &ProgramRow) -> String {

@@ -1,5 +1,6 @@
 //! `report`: one self-contained HTML page, with plots as inline SVG and nothing from a network, and a Markdown summary.
 
+pub mod figures;
 pub mod html;
 pub mod idle;
 pub mod launches;

@@ -1,35 +1,18 @@
-//! The section of the page about all applications of a record.
+//! What all applications of a record come to.
 
-use super::html::{escape, figure, table};
-use super::plot::{Interval, Mark, colour, intervals};
-use crate::study::text::{app_rows, overall_rows, percent, setting_words};
-use crate::study::{Comparison, Studies, Study};
+use super::html::table;
+use super::plot::colour;
+use crate::study::Studies;
+use crate::study::text::{app_rows, overall_rows, percent};
 use std::fmt::Write;
 
-/// The whole section; nothing where there are not several applications.
-pub fn section(studies: &Studies) -> String {
-    let (Some(first), false) = (studies.apps.first(), studies.overall.is_empty()) else {
+/// The numbers to see first; nothing where there are not several applications.
+pub fn key_numbers(studies: &Studies) -> String {
+    if studies.overall.is_empty() {
         return String::new();
-    };
-    let mut out = format!(
-        "<section><h2>{} applications: {}</h2>\n",
-        studies.apps.len(),
-        setting_words(first.run.parameters.setting)
-    );
-    out += &key_numbers(studies);
-    out += &figure(
-        "Time to the settled picture over that without prepage",
-        "The median of the pairs with its interval, of each application.",
-        &ratios(studies),
-    );
-    out += &table(&app_rows(studies));
-    out += &table(&overall_rows(studies));
-    out + "</section>\n"
-}
-
-fn key_numbers(studies: &Studies) -> String {
+    }
     let mut out = String::from("<div class=\"keys\">");
-    for o in &studies.overall {
+    for o in studies.overall.iter().filter(|o| o.mode.is_helped()) {
         let (name, colour) = (o.mode.word(), colour(o.mode));
         if let Some(gap) = o.gap_closed {
             let _ = write!(
@@ -48,22 +31,10 @@ fn key_numbers(studies: &Studies) -> String {
     out + "</div>\n"
 }
 
-fn ratios(studies: &Studies) -> String {
-    let mark = |c: &Comparison| {
-        Some(Interval {
-            word: c.mode.word(),
-            colour: colour(c.mode),
-            estimate: c.ratio_to_off?,
-        })
-    };
-    let row = |study: &Study| {
-        let shown = study.comparisons.iter().filter(|c| !c.mode.is_resident());
-        (escape(&study.app), shown.filter_map(mark).collect())
-    };
-    let rows: Vec<(String, Vec<Interval>)> = studies.apps.iter().map(row).collect();
-    let off = Mark {
-        value: 1.0,
-        name: "off".into(),
-    };
-    intervals(&rows, "time over off", &off)
+/// Every application against off, and all of them; nothing where there are not several.
+pub fn tables(studies: &Studies) -> String {
+    match studies.overall.is_empty() {
+        true => String::new(),
+        false => table(&app_rows(studies)) + &table(&overall_rows(studies)),
+    }
 }

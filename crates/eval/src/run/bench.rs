@@ -15,6 +15,8 @@ use crate::processes::Roles;
 use crate::service::Service;
 use crate::site::Site;
 use crate::tiles::Tiles;
+use prepage_core::replay::RecordedSwitch;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use x11rb::protocol::xproto::Window;
 
@@ -39,6 +41,8 @@ pub struct Bench {
     pub service: Option<Service>,
     /// Processors online.
     pub cores: u64,
+    /// The counters of the disk under the applications' files.
+    pub disk_stat: Option<PathBuf>,
     /// The others, in the pressure setting.
     pub others: Option<Others>,
     /// Held: the processes of the session.
@@ -58,6 +62,8 @@ pub struct Running {
     pub roles: Roles,
     /// What prepage calls it, where prepage takes part.
     pub tracked_as: String,
+    /// The switches that prepage observed in mode observe, at most [`super::footprint::SWITCHES_MAX`].
+    pub observed: Vec<RecordedSwitch>,
     /// How it was left, in the setting together.
     pub left: Option<Left>,
     /// Held: its first process.

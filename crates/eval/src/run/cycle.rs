@@ -6,7 +6,7 @@ use super::observe::{Outcome, Prepared, discarded, observe};
 use crate::clock::sleep_ms;
 use crate::error::Result;
 use crate::pages;
-use crate::reclaim::{self, State};
+use crate::reclaim::{self, Memory, State};
 use crate::record::{Mode, Parameters, Setting, Slot};
 
 /// How long the person looks at the other application at least.
@@ -119,7 +119,12 @@ fn make_state(
         return super::pressure::push_out(bench, running, random);
     }
     let service = bench.service_group();
-    let (state, unfit) = reclaim::make_state(&running.group, service, slot.mode.is_resident())?;
+    let memory = match slot.mode {
+        mode if mode.is_resident() => Memory::Resident,
+        Mode::FilesDropped => Memory::FilesDropped,
+        _ => Memory::Out,
+    };
+    let (state, unfit) = reclaim::make_state(&running.group, service, memory)?;
     Ok(match unfit {
         Some(reason) => Err((reason.into(), state)),
         None => Ok(state),

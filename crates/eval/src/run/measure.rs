@@ -3,7 +3,7 @@
 use super::bench::{Bench, Running};
 use super::blocks::{self, Round};
 use super::observe::Outcome;
-use super::{Options, cycle, together};
+use super::{Options, cycle, footprint, together};
 use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::clock::now_ns;
@@ -55,6 +55,10 @@ pub fn measure_all(
         let each_s = seconds_since(start) / done as f64;
         let left_s = each_s * (count - done) as f64;
         eprintln!("      {done}/{count}, {each_s:.1} s each, {left_s:.0} s left");
+    }
+    for running in apps {
+        let application = footprint::application(bench.service.as_ref(), running)?;
+        writer.write(&Line::Application(Box::new(application)))?;
     }
     Ok(())
 }

@@ -3,17 +3,19 @@
 pub mod bench;
 pub mod blocks;
 pub mod cycle;
+pub mod footprint;
 pub mod measure;
 pub mod observe;
 pub mod pressure;
 pub mod setup;
+pub mod timeline;
 pub mod together;
 pub mod watch;
 
 use crate::apps::{self, App};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
-use crate::record::{Earlier, Line, Parameters, Setting};
+use crate::record::{Earlier, Line, Mode, Parameters, Setting};
 use crate::restore::Restorer;
 use crate::swap::Swap;
 use blocks::{Round, Turn};
@@ -124,13 +126,18 @@ fn say_how_long(parameters: &Parameters, left: &[(&[App], Vec<Round>)]) {
 
 /// What no run can be asked for.
 fn check(parameters: &Parameters) -> Result<()> {
+    let drops_files = parameters.modes.contains(&Mode::FilesDropped);
+    if parameters.setting == Setting::Pressure && drops_files {
+        let cause = "its limit leaves no room for all anonymous pages: measure files_dropped with --setting reclaimed";
+        return Err(Error::new("run", "the mode files_dropped", cause));
+    }
     if parameters.setting != Setting::Together {
         return Ok(());
     }
     let cause = if parameters.apps.len() < 2 {
         "applications that push each other out are two at least: name them with --apps"
-    } else if parameters.modes.iter().any(|mode| mode.is_resident()) {
-        "nothing stays resident in the setting together: leave the resident modes out"
+    } else if parameters.modes.iter().any(|mode| !mode.is_taken_out()) {
+        "nothing stays resident in the setting together: leave resident and files_dropped out"
     } else {
         return Ok(());
     };

@@ -1,6 +1,8 @@
 //! One observed switch: what was seen, and everything that is counted around it.
 
 use super::bench::{Bench, Running};
+use super::footprint;
+use super::timeline::{Instruments, Recorder};
 use super::watch::{Watched, watch};
 use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_counters};
@@ -9,7 +11,7 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::processes::{ByRole, Reading};
 use crate::reclaim::State;
-use crate::record::{Discarded, Parameters, Slot, Switch};
+use crate::record::{Discarded, Parameters, Slot, Switch, Timeline};
 use crate::settle::{Settled, settle};
 use crate::tiles::Tiles;
 use std::collections::BTreeMap;
@@ -52,6 +54,13 @@ pub fn observe(
     } = prepared;
     let before = bench.screen.tiles()?;
     let counted = Counted::read(bench, running);
+    let recorder = Recorder::start(Instruments {
+        app: running.group.clone(),
+        service: bench.service_group().cloned(),
+        session: bench.session_group.clone(),
+        disk_stat: bench.disk_stat.clone(),
+        pids: counted.app.keys().map(|id| id.pid).collect(),
+    });
     let seen = watch(
         bench,
         running,
@@ -60,6 +69,7 @@ pub fn observe(
         parameters.quiet_ms,
         parameters.cap_ms,
     )?;
+    let readings = recorder.finish();
     let difference = Counted::read(bench, running).since(&counted, bench, running);
     let settled = settle(&before, &seen.frames);
     if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
@@ -69,6 +79,7 @@ pub fn observe(
         Some(service) => service.new_switches(slot.mode, &running.tracked_as)?,
         None => Vec::new(),
     };
+    footprint::collect(bench.service.as_mut(), running, slot.mode)?;
     let answer_tiles = seen
         .frames
         .last()
@@ -85,6 +96,7 @@ pub fn observe(
         capped: seen.capped,
         tiles: before.count(),
         answer_tiles,
+        timeline: Some(Timeline::of(&readings, seen.t0_ns, t_settled_ns)),
         frames: settled.frames,
         context,
         state,

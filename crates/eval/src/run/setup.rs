@@ -5,6 +5,7 @@ use super::bench::{Bench, Desk, Running, launch};
 use super::pressure::Others;
 use crate::apps::{App, versions::versions};
 use crate::circumstances;
+use crate::disk_speed::sequential_bytes_per_s;
 use crate::display::input::Keyboard;
 use crate::display::other_window::OtherWindow;
 use crate::display::screen::Screen;
@@ -16,7 +17,7 @@ use crate::group::Group;
 use crate::mthp;
 use crate::processes::Roles;
 use crate::reclaim;
-use crate::record::{FORMAT, Run, Setting};
+use crate::record::{FORMAT, Machine, Run, Setting};
 use crate::restore::Restorer;
 use crate::service::{self, Service};
 use crate::swap::Swap;
@@ -32,6 +33,8 @@ pub fn set_up(
     restorer: &mut Restorer,
 ) -> Result<(Bench, Vec<Running>, Run)> {
     let ground = lay_ground(options, restorer)?;
+    // Before anything runs that reads.
+    let disk_read_bytes_per_s = sequential_bytes_per_s(&ground.places.disk);
     let session_group = ground.group("session")?;
     // The applications, their competitors and the service share one limit; display and instruments do not.
     let shared_group = ground.group(SHARED)?;
@@ -65,7 +68,10 @@ pub fn set_up(
         format: FORMAT,
         time_unix_s: circumstances::time_unix_s(),
         parameters: options.parameters.clone(),
-        machine: ground.machine(),
+        machine: Machine {
+            disk_read_bytes_per_s,
+            ..ground.machine()
+        },
         versions,
     };
     let bench = Bench {
@@ -78,6 +84,7 @@ pub fn set_up(
         session_roles: Roles::default(),
         service,
         cores: run.machine.cores,
+        disk_stat: circumstances::disk_directory(&ground.places.disk).map(|disk| disk.join("stat")),
         others,
         _held: session.processes,
     };
@@ -116,6 +123,7 @@ fn start_app(options: &Options, app: &App, ground: &Ground, desk: &Desk<'_>) -> 
         window,
         roles: Roles::default(),
         tracked_as: String::new(),
+        observed: Vec::new(),
         left: None,
         _process: process,
     })

@@ -27,7 +27,11 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Vec<RecordedSwitch>>> {
     Ok(apps.into_values().collect())
 }
 
-fn parse(text: impl BufRead, path: &Path) -> Result<Vec<RecordedSwitch>> {
+/// The switches of a recording's text, in order; `path` is for errors.
+///
+/// # Errors
+/// As of [`read`].
+pub fn parse(text: impl BufRead, path: &Path) -> Result<Vec<RecordedSwitch>> {
     let numbered = text.lines().zip(1..);
     let switch = |(line, number): (std::io::Result<String>, usize)| {
         let place = || format!("{}:{number}", path.display());

@@ -28,17 +28,17 @@ pub fn comparison(switches: &Switches, mode: Mode) -> Comparison {
     let (pairs, triples) = (pairs(switches, mode), triples(switches, mode));
     let ratio = |value: fn(&Switch) -> f64| {
         bootstrap(pairs.len(), |drawn| {
-            ratio_to_off(&pairs, drawn, mode, value)
+            median_ratio(&pairs, drawn, (mode, Mode::Off), value)
         })
     };
     Comparison {
         mode,
         ratio_to_off: ratio(settled_ms),
         first_frame_ratio_to_off: ratio(first_frame_ms),
-        gap_closed: if mode.is_resident() {
-            None
-        } else {
+        gap_closed: if mode.is_taken_out() {
             bootstrap(triples.len(), |drawn| gap_closed(&triples, drawn, mode))
+        } else {
+            None
         },
     }
 }
@@ -53,14 +53,14 @@ pub fn triples(switches: &Switches, mode: Mode) -> Vec<Block<'_>> {
     switches.blocks(&[Mode::Off, Mode::Resident, mode])
 }
 
-/// The median of the drawn blocks' ratios of a mode to off.
-pub fn ratio_to_off(
+/// The median of the drawn blocks' ratios of a mode to another.
+pub fn median_ratio(
     blocks: &[Block<'_>],
     drawn: &[usize],
-    mode: Mode,
+    (mode, other): (Mode, Mode),
     value: impl Fn(&Switch) -> f64,
 ) -> Option<f64> {
-    let ratio = |b: &Block<'_>| value(b[&mode]) / value(b[&Mode::Off]);
+    let ratio = |b: &Block<'_>| value(b[&mode]) / value(b[&other]);
     let ratios: Vec<f64> = drawn.iter().map(|&i| ratio(&blocks[i])).collect();
     median(&ratios)
 }
@@ -155,22 +155,8 @@ pub fn shares(switches: &Switches) -> Vec<ShareRow> {
     let mut rows = Vec::new();
     for of in ["anon", "file"] {
         for share in ["precision", "holdout_precision", "holdout_recall"] {
-            let counts: Vec<(f64, f64)> = switches
-                .samples
-                .iter()
-                .filter_map(|s| {
-                    let part = |part: &str| of_prepage(s, &format!("{of}.{share}.{part}"));
-                    Some((part("hits")?, part("of")?))
-                })
-                .filter(|&(_, of)| of > 0.0)
-                .collect();
-            let pooled = |drawn: &[usize]| {
-                let sum = |part: fn(&(f64, f64)) -> f64| {
-                    drawn.iter().map(|&i| part(&counts[i])).sum::<f64>()
-                };
-                Some(100.0 * sum(|c| c.0) / sum(|c| c.1))
-            };
-            if let Some(percent) = bootstrap(counts.len(), pooled) {
+            let counts = share_counts(switches, of, share);
+            if let Some(percent) = bootstrap(counts.len(), |drawn| pooled(&counts, drawn)) {
                 rows.push(ShareRow {
                     of,
                     share,
@@ -181,6 +167,29 @@ pub fn shares(switches: &Switches) -> Vec<ShareRow> {
         }
     }
     rows
+}
+
+/// The hits of every sample that has such a share, and what they are of: pages.
+pub fn share_counts(switches: &Switches, of: &str, share: &str) -> Vec<(f64, f64)> {
+    let counts = |s: &Switch| {
+        let part = |part: &str| of_prepage(s, &format!("{of}.{share}.{part}"));
+        Some((part("hits")?, part("of")?))
+    };
+    let counts = switches.samples.iter().filter_map(counts);
+    counts.filter(|&(_, of)| of > 0.0).collect()
+}
+
+/// The share of the drawn samples' pages together, in hundredths.
+pub fn pooled(counts: &[(f64, f64)], drawn: &[usize]) -> Option<f64> {
+    let sum = |part: fn(&(f64, f64)) -> f64| drawn.iter().map(|&i| part(&counts[i])).sum::<f64>();
+    Some(100.0 * sum(|c| c.0) / sum(|c| c.1))
+}
+
+/// Pages of a kind (`anon` or `file`) that a switch fetched for nothing: those that were seen to be unused, and those
+/// between wanted ones.
+pub fn wasted_pages(switch: &Switch, of: &str) -> Option<f64> {
+    let pages = |name: &str| of_prepage(switch, &format!("{of}.{name}"));
+    Some(pages("unused")? + pages("gap")?)
 }
 
 /// What prepage took, by mode.
@@ -207,6 +216,10 @@ pub fn costs(switches: &Switches) -> Vec<CostRow> {
         };
         for (name, path) in PATHS {
             let values: Vec<f64> = samples().filter_map(|s| of_prepage(s, path)).collect();
+            rows.extend(median_estimate(&values).map(|median| CostRow { mode, name, median }));
+        }
+        for (name, of) in [("anon_wasted_pages", "anon"), ("file_wasted_pages", "file")] {
+            let values: Vec<f64> = samples().filter_map(|s| wasted_pages(s, of)).collect();
             rows.extend(median_estimate(&values).map(|median| CostRow { mode, name, median }));
         }
         let service: Vec<f64> = samples().map(|s| s.service_cpu_us as f64).collect();

@@ -1,18 +1,28 @@
 //! `study`: derives every number from the records alone.
 
+pub mod beside;
+pub mod footprint;
 pub mod measures;
 pub mod overall;
+pub mod paper;
+pub mod policies;
+pub mod rows;
 pub mod switches;
 pub mod text;
+pub mod utilization;
 
 use crate::error::Result;
 use crate::record::{self, Mode, Run};
 use crate::statistics::Estimate;
+use beside::Beside;
+use footprint::FootprintRow;
 use overall::Overall;
+use policies::PolicyRow;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use switches::Switches;
+use utilization::Utilization;
 
 /// Everything that one record says.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +31,10 @@ pub struct Studies {
     pub apps: Vec<Study>,
     /// Of all of them, a row for each mode but off, where there are several.
     pub overall: Vec<Overall>,
+    /// The core policies that its switches name.
+    pub policies: Vec<PolicyRow>,
+    /// Its numbers beside the paper's.
+    pub beside: Vec<Beside>,
 }
 
 /// Everything that one record says of one application.
@@ -42,6 +56,12 @@ pub struct Study {
     pub shares: Vec<ShareRow>,
     /// What prepage itself took.
     pub costs: Vec<CostRow>,
+    /// How much of processors and disk each mode uses.
+    pub utilization: Vec<Utilization>,
+    /// What the observed switches have in common.
+    pub footprint: Option<FootprintRow>,
+    /// Bytes of prepage's tables.
+    pub table_bytes: Option<u64>,
     /// Discarded switches by reason.
     pub discarded: BTreeMap<String, usize>,
 }
@@ -129,6 +149,8 @@ pub fn study_apps(apps: &[Switches]) -> Studies {
     Studies {
         apps: apps.iter().map(study_switches).collect(),
         overall: overall::overall(apps),
+        policies: policies::policies(apps),
+        beside: beside::beside(apps),
     }
 }
 
@@ -152,6 +174,13 @@ pub fn study_switches(switches: &Switches) -> Study {
         bound: measures::bound(switches),
         shares: measures::shares(switches),
         costs: measures::costs(switches),
+        utilization: utilization::utilization(switches),
+        footprint: switches
+            .application
+            .footprint
+            .as_ref()
+            .and_then(footprint::row),
+        table_bytes: switches.application.table_bytes,
         discarded: switches.discarded.clone(),
     }
 }

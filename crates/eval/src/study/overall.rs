@@ -1,6 +1,6 @@
 //! Several applications of one record taken together.
 
-use super::measures::{comparison, gap_closed, pairs, ratio_to_off, triples};
+use super::measures::{comparison, gap_closed, median_ratio, triples};
 use super::switches::{Block, Switches, settled_ms};
 use crate::record::Mode;
 use crate::statistics::{Estimate, bootstrap_mean};
@@ -34,7 +34,7 @@ pub fn overall(apps: &[Switches]) -> Vec<Overall> {
     let mut modes: Vec<Mode> = apps.iter().flat_map(Switches::modes).collect();
     modes.sort_unstable();
     modes.dedup();
-    modes.retain(|mode| *mode != Mode::Off && !mode.is_resident());
+    modes.retain(|mode| *mode != Mode::Off && mode.is_taken_out());
     match apps {
         [] | [_] => Vec::new(),
         several => {
@@ -53,26 +53,37 @@ fn of_mode(apps: &[Switches], mode: Mode) -> Overall {
     Overall {
         mode,
         apps: ratios.len(),
-        ratio_to_off: mean(apps, mode, pairs, |blocks, drawn, mode| {
-            ratio_to_off(blocks, drawn, mode, settled_ms)
-        }),
-        gap_closed: mean(apps, mode, triples, gap_closed),
+        ratio_to_off: mean_ratio(apps, mode, Mode::Off),
+        gap_closed: mean(
+            apps,
+            |app| triples(app, mode),
+            |blocks, drawn| gap_closed(blocks, drawn, mode),
+        ),
         faster: count(|e| e.high < 1.0),
         not_slower: count(|e| e.high < 1.0 + LOSS_MAX),
         slower: count(|e| e.low > 1.0),
     }
 }
 
+/// The mean over the applications of the median of the blocks' ratios of a mode to another: of the time to the settled
+/// picture.
+pub fn mean_ratio(apps: &[Switches], mode: Mode, other: Mode) -> Option<Estimate> {
+    mean(
+        apps,
+        |app| app.blocks(&[mode, other]),
+        |blocks, drawn| median_ratio(blocks, drawn, (mode, other), settled_ms),
+    )
+}
+
 /// The mean over the applications of a statistic of their blocks.
 fn mean(
     apps: &[Switches],
-    mode: Mode,
-    blocks: for<'a> fn(&'a Switches, Mode) -> Vec<Block<'a>>,
-    statistic: impl Fn(&[Block<'_>], &[usize], Mode) -> Option<f64>,
+    blocks: impl Fn(&Switches) -> Vec<Block<'_>>,
+    statistic: impl Fn(&[Block<'_>], &[usize]) -> Option<f64>,
 ) -> Option<Estimate> {
-    let blocks: Vec<Vec<Block<'_>>> = apps.iter().map(|app| blocks(app, mode)).collect();
+    let blocks: Vec<Vec<Block<'_>>> = apps.iter().map(blocks).collect();
     let sizes: Vec<usize> = blocks.iter().map(Vec::len).collect();
-    bootstrap_mean(&sizes, |i, drawn| statistic(&blocks[i], drawn, mode))
+    bootstrap_mean(&sizes, |i, drawn| statistic(&blocks[i], drawn))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A record sorted for study: samples by mode and by block.
 
-use crate::record::{Line, Mode, Run, Switch};
+use crate::record::{Application, Line, Mode, Run, Switch};
 use crate::settle::FrameRecord;
 use std::collections::BTreeMap;
 
@@ -17,6 +17,8 @@ pub struct Switches {
     pub warmups: usize,
     /// Discarded switches by reason.
     pub discarded: BTreeMap<String, usize>,
+    /// What all its switches came to.
+    pub application: Application,
 }
 
 /// The samples of one block by mode.
@@ -35,6 +37,7 @@ impl Switches {
             let app = match &line {
                 Line::Sample(switch) | Line::Warmup(switch) => &switch.slot.app,
                 Line::Discarded(discarded) => &discarded.slot.app,
+                Line::Application(application) => &application.app,
                 Line::Run(_) => continue,
             };
             let at = found.iter().position(|s| s.app == *app);
@@ -56,7 +59,17 @@ impl Switches {
             samples: Vec::new(),
             warmups: 0,
             discarded: BTreeMap::new(),
+            application: Application::default(),
         }
+    }
+
+    /// A run that was resumed has several: the footprint of the most switches counts, and the last tables.
+    fn add_application(&mut self, new: Application) {
+        let switches = |of: &Application| of.footprint.as_ref().map_or(0, |f| f.switches);
+        if switches(&new) >= switches(&self.application) {
+            self.application.footprint = new.footprint;
+        }
+        self.application.table_bytes = new.table_bytes.or(self.application.table_bytes);
     }
 
     fn add(&mut self, line: Line) {
@@ -68,6 +81,7 @@ impl Switches {
                 let reason = d.reason.split(':').next().unwrap_or_default().to_owned();
                 *self.discarded.entry(reason).or_default() += 1;
             }
+            Line::Application(application) => self.add_application(*application),
             Line::Run(_) => {}
         }
     }

@@ -1,6 +1,7 @@
 //! A study as a small table of text.
 
 use super::overall::LOSS_MAX;
+use super::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows, utilization_rows};
 use super::{Studies, Study};
 use crate::circumstances::factors_line;
 use crate::record::{Mode, Setting};
@@ -93,12 +94,24 @@ pub fn cells(words: &[&str]) -> Vec<String> {
 /// The studies of one record: of each application, then of all.
 pub fn show(studies: &Studies) -> String {
     let mut parts: Vec<String> = studies.apps.iter().map(show_app).collect();
+    let tables = [
+        footprint_rows(studies),
+        policy_rows(studies),
+        overhead_rows(studies),
+    ];
+    for rows in tables {
+        parts.extend((rows.len() > 1).then(|| table(&rows)));
+    }
     if !studies.overall.is_empty() {
         parts.push(format!(
             "every application against off\n{}\nall applications, each counted alike\n{}",
             table(&app_rows(studies)),
             table(&overall_rows(studies))
         ));
+    }
+    if !studies.beside.is_empty() {
+        let rows = beside_rows(&studies.beside);
+        parts.push(format!("beside the paper (ASAP)\n{}", table(&rows)));
     }
     parts.join("\n")
 }
@@ -147,6 +160,7 @@ fn show_app(study: &Study) -> String {
         out += "\n";
         out += &table(&cost_rows(study));
     }
+    add_tables(&mut out, &[utilization_rows(study)]);
     add_discarded(&mut out, &study.discarded);
     out
 }
@@ -213,7 +227,7 @@ pub fn app_rows(studies: &Studies) -> Vec<Vec<String>> {
             let row = study.modes.iter().find(|row| row.mode == mode);
             interval(row.and_then(|row| row.settled_ms), 0)
         };
-        for c in study.comparisons.iter().filter(|c| !c.mode.is_resident()) {
+        for c in study.comparisons.iter().filter(|c| c.mode.is_taken_out()) {
             rows.push(vec![
                 study.app.clone(),
                 c.mode.word().into(),

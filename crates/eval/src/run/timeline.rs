@@ -1,0 +1,140 @@
+//! Reads counters of processors and disk every few milliseconds while a switch is watched, in a thread of its own.
+
+use crate::clock::{now_ns, process_cpu_us};
+use crate::group::Group;
+use crate::record::Reading;
+use crate::sysfs;
+use prepage_kernel::process;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two readings. The kernel counts a running task's CPU time at its ticks, at most 4 ms apart with 250 a second.
+const INTERVAL_NS: u64 = 10_000_000;
+/// At most so many readings are taken of one switch.
+const READINGS_MAX: usize = 1_000;
+
+/// What is read.
+#[derive(Debug)]
+pub struct Instruments {
+    /// The application's group.
+    pub app: Group,
+    /// That of prepage, where it takes part.
+    pub service: Option<Group>,
+    /// That of display server and window manager.
+    pub session: Group,
+    /// The disk's counters.
+    pub disk_stat: Option<PathBuf>,
+    /// The application's processes.
+    pub pids: Vec<i32>,
+}
+
+impl Instruments {
+    fn read(&self) -> Reading {
+        let t_ns = now_ns();
+        let vmstat = sysfs::read("/proc/vmstat").unwrap_or_default();
+        let mut counters = sysfs::parse_pairs(&vmstat);
+        let mut reading = Reading {
+            t_ns,
+            app_cpu_us: self.app.cpu_us(),
+            service_cpu_us: self.service.as_ref().map_or(0, Group::cpu_us),
+            others_cpu_us: self.session.cpu_us() + process_cpu_us(),
+            disk_read_sectors: self.disk_stat.as_ref().map_or(0, read_sectors),
+            majflt: self.majflt(),
+            pswpin: counters
+                .find(|(name, _)| *name == "pswpin")
+                .map_or(0, |(_, pages)| pages),
+            took_ns: 0,
+        };
+        reading.took_ns = now_ns() - t_ns;
+        reading
+    }
+
+    /// Major faults of the processes that still run.
+    fn majflt(&self) -> u64 {
+        let stats = self.pids.iter().filter_map(|&pid| process::stat(pid).ok());
+        stats.map(|stat| stat.major_faults).sum()
+    }
+}
+
+/// The sectors that a disk has read: the third number of its `stat` (Documentation/block/stat.rst).
+fn read_sectors(stat: &PathBuf) -> u64 {
+    let text = sysfs::read(stat).unwrap_or_default();
+    let sectors = text.split_whitespace().nth(2);
+    sectors.and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// A thread that takes readings.
+#[derive(Debug)]
+pub struct Recorder {
+    thread: JoinHandle<Vec<Reading>>,
+    /// Dropped to end it.
+    stop: Sender<()>,
+}
+
+impl Recorder {
+    /// Takes the first reading at once, and the others until it is ended.
+    pub fn start(instruments: Instruments) -> Self {
+        let first = instruments.read();
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || take_readings(&instruments, first, &stopped));
+        Self { thread, stop }
+    }
+
+    /// Ends it. The readings, in order; none where the thread failed.
+    pub fn finish(self) -> Vec<Reading> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn take_readings(
+    instruments: &Instruments,
+    first: Reading,
+    stopped: &Receiver<()>,
+) -> Vec<Reading> {
+    let mut next_ns = first.t_ns + INTERVAL_NS;
+    let mut readings = vec![first];
+    while readings.len() < READINGS_MAX {
+        let wait = Duration::from_nanos(next_ns.saturating_sub(now_ns()));
+        if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+        let reading = instruments.read();
+        // One that was late, since all cores were busy, is not made up for.
+        next_ns = (next_ns + INTERVAL_NS).max(reading.t_ns + INTERVAL_NS / 2);
+        readings.push(reading);
+    }
+    readings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::sleep_ms;
+    use crate::group::{Hierarchies, end_and_remove};
+
+    #[test]
+    fn readings_follow_each_other_until_they_are_ended() {
+        let hierarchies = Hierarchies::find().expect("control groups with a memory controller");
+        let name = format!("prepage-timeline-{}", std::process::id());
+        let group = Group::create(&hierarchies, &name).expect("a control group, as root");
+        let recorder = Recorder::start(Instruments {
+            app: group.clone(),
+            service: None,
+            session: group,
+            disk_stat: None,
+            pids: vec![std::process::id() as i32],
+        });
+        sleep_ms(200);
+        let readings = recorder.finish();
+        end_and_remove(&hierarchies.to_remove(&name)).expect("the group is empty");
+        assert!(readings.len() > 1, "{readings:?}");
+        let ascend = |pair: &[Reading]| {
+            pair[0].t_ns < pair[1].t_ns && pair[0].others_cpu_us <= pair[1].others_cpu_us
+        };
+        assert!(readings.windows(2).all(ascend), "{readings:?}");
+        assert!(readings.iter().all(|r| r.app_cpu_us == 0 && r.took_ns > 0));
+    }
+}
