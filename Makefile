@@ -28,6 +28,7 @@ build: setup-build
 
 install: build
 	install -Dm755 target/release/prepage  $(DESTDIR)$(PREFIX)/bin/prepage
+	install -Dm755 target/release/prepage-control $(DESTDIR)$(PREFIX)/bin/prepage-control
 	install -Dm755 target/release/prepaged $(DESTDIR)$(PREFIX)/sbin/prepaged
 	install -Dm644 dist/prepage.toml $(DESTDIR)/etc/prepage/prepage.toml
 	sed 's|/usr/sbin/prepaged|$(PREFIX)/sbin/prepaged|' dist/prepaged.service | \

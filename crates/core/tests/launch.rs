@@ -645,6 +645,23 @@ fn misses_are_shown_in_the_papers_classes() {
 }
 
 #[test]
+fn what_a_fault_maps_along_is_not_missed() {
+    let access = |start, is_certain| Access {
+        file: 0,
+        extent: Extent::new(start, 4),
+        at_us: start,
+        is_demanded: true,
+        is_certain,
+    };
+    let sequence = extract(&[recording(Source::Accesses, vec![access(0, true)])]);
+    let others = |is_certain| {
+        let accesses = vec![access(0, true), access(4, is_certain)];
+        misses::from_accesses(&recording(Source::Accesses, accesses), &sequence, 500).others
+    };
+    assert_eq!((others(false), others(true)), (0, 1));
+}
+
+#[test]
 fn what_two_reads_of_the_sequence_hold_together_is_not_missed() {
     let access = |start, len, at_us| Access {
         file: 0,

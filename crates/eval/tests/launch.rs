@@ -3,7 +3,7 @@
 
 use prepage_core::extent::Extent;
 use prepage_core::identity::{AppId, AppKind, FileId};
-use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_core::launch::manager::{LaunchState, OffReason, Phase};
 use prepage_core::launch::sequence::{SequenceFile, SequenceRead};
 use prepage_engine::store::Store;
 use prepage_kernel::filemap::FilemapKind;
@@ -14,8 +14,12 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 const FILE_PAGES: u64 = 256;
+
+/// One test after the other: one looks at what the machine's runs leave behind.
+static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Says that it fetched, brings what it "learned", and becomes the command unless only the prefetch is wanted.
 const STAND_IN: &str = r#"#!/bin/sh
@@ -32,13 +36,13 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p "$store"
 cp "${0%/*}"/learned/*.* "$store"
-echo '{"phase":"prefetch","prefetch":{"pages":7,"paths":0,"completed_us":1234}}' >> "$report"
+[ -n "$report" ] && echo '{"phase":"prefetch","prefetch":{"pages":7,"paths":0,"completed_us":1234}}' >> "$report"
 [ -z "$only" ] && exec "$@"
 exit 0
 "#;
 
-/// A directory with the stand-in, a file, and a profile whose launch sequence is that file.
-fn prepare(directory: &Path) -> PathBuf {
+/// A directory with the stand-in, a file, and a profile in this phase whose launch sequence is that file.
+fn prepare(directory: &Path, phase: Phase) -> PathBuf {
     let _ = fs::remove_dir_all(directory);
     fs::create_dir_all(directory).expect("make the test's directory");
     let stand_in = directory.join("prepage");
@@ -56,7 +60,10 @@ fn prepare(directory: &Path) -> PathBuf {
         mtime_ns: 0,
     };
     let mut state = LaunchState {
-        phase: Phase::Prefetch,
+        phase,
+        // Too long for a trial: nothing is left to find out.
+        longest_us: 1_000_000,
+        retry_left: 1_000,
         ..LaunchState::default()
     };
     state.sequence.files.push(SequenceFile {
@@ -148,8 +155,9 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         rustix::process::geteuid().is_root(),
         "this test drops caches and makes control groups: it needs root"
     );
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch");
-    let file = prepare(&directory);
+    let file = prepare(&directory, Phase::Prefetch);
     let out = directory.join("launches.jsonl");
     let before = traces();
     let said = launch(&directory, &file, &out, &["--runs", "1"]);
@@ -210,6 +218,35 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         .expect("run the study");
     let study: Value = serde_json::from_slice(&study.stdout).expect("the study is JSON");
     assert_eq!(study[0]["programs"][0]["program"], "cat");
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
+fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("left-alone");
+    let file = prepare(&directory, Phase::Off(OffReason::NotHelping));
+    let out = directory.join("launches.jsonl");
+    let said = launch(&directory, &file, &out, &["--runs", "1"]);
+    let lines = read(&out);
+    assert_eq!(of_kind(&lines, "learning_launch").len(), 1, "{said}");
+    // Nothing is known to prefetch alone.
+    let launches = of_kind(&lines, "launch");
+    assert_eq!(launches.len(), 3, "{said}");
+    for launch in launches {
+        assert_eq!(
+            launch["left_alone"],
+            launch["scenario"] == "fast",
+            "{launch}"
+        );
+        assert!(launch["report"].is_null(), "{launch}");
+    }
+    let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .arg("study")
+        .arg(&out)
+        .output()
+        .expect("run the study");
+    assert!(String::from_utf8_lossy(&study.stdout).contains("left alone"));
     fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 

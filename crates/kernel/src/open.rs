@@ -91,6 +91,12 @@ pub fn stat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat> {
     Ok(file_stat(&stat))
 }
 
+/// Looks a path up as [`stat_in_root`] does, for the sake of the caches only: with two system calls instead of three.
+/// Returns whether it exists, as far as the caller may see.
+pub fn look_up_in_root(root: BorrowedFd<'_>, path: &Path) -> bool {
+    path_handle(root, path, OFlags::empty()).is_ok()
+}
+
 /// As [`stat_in_root`], of the link itself where the path ends in one.
 pub fn lstat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat> {
     let handle = open_path(root, path, OFlags::NOFOLLOW)?;
@@ -138,14 +144,22 @@ pub fn read_directory_in_root(
 }
 
 fn open_path(root: BorrowedFd<'_>, path: &Path, more: OFlags) -> Result<OwnedFd> {
+    path_handle(root, path, more)
+        .map_err(|error| Error::new("openat2", path.to_string_lossy(), error))
+}
+
+fn path_handle(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    more: OFlags,
+) -> std::result::Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | more;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let mut tries = 0;
     loop {
         match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-            Ok(handle) => return Ok(handle),
             Err(Errno::AGAIN | Errno::INTR) if tries < RETRIES_MAX => tries += 1,
-            Err(error) => return Err(Error::new("openat2", path.to_string_lossy(), error)),
+            result => return result,
         }
     }
 }

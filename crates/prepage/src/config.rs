@@ -207,10 +207,25 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
 /// # Errors
 /// The first mistake, with its place.
 pub fn merge(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
+    // Each file by itself first, since only here a mistake still has its line.
+    let alone = |(path, text): &(PathBuf, String)| {
+        toml::from_str::<Config>(text).map_err(|e| mistake(path, text, &e))
+    };
+    let configs: Vec<Config> = texts.iter().map(alone).collect::<Result<_, _>>()?;
+    let config = match <[Config; 1]>::try_from(configs) {
+        Ok([config]) => config,
+        Err(_) => merge_tables(texts)?,
+    };
+    config
+        .check()
+        .map_err(|error| out_of_range(texts, &error))?;
+    Ok(config)
+}
+
+/// Merges texts that are right by themselves, key by key.
+fn merge_tables(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
     let mut whole = toml::Table::new();
     for (path, text) in texts {
-        // Each file by itself first, since only here a mistake still has its line.
-        toml::from_str::<Config>(text).map_err(|e| mistake(path, text, &e))?;
         let table: toml::Table = toml::from_str(text).map_err(|e| mistake(path, text, &e))?;
         for (name, keys) in table {
             match (whole.get_mut(&name), keys) {
@@ -219,11 +234,7 @@ pub fn merge(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
             }
         }
     }
-    let config = Config::deserialize(whole).map_err(|e| ConfigError(e.to_string()))?;
-    config
-        .check()
-        .map_err(|error| out_of_range(texts, &error))?;
-    Ok(config)
+    Config::deserialize(whole).map_err(|e| ConfigError(e.to_string()))
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

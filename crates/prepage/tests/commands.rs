@@ -201,6 +201,30 @@ fn a_reader_that_is_gone_ends_every_command_quietly() {
 }
 
 #[test]
+fn without_the_rest_of_the_program_launches_work_and_commands_say_what_is_missing() {
+    let directory = common::TempDir::new();
+    let alone = common::copy_for_others(directory.path());
+    std::fs::remove_file(directory.path().join("prepage-control")).expect("removed");
+    let output = |arguments: &[&str]| {
+        let output = Command::new(&alone)
+            .args(arguments)
+            .output()
+            .expect("prepage");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let store = directory.path().display().to_string();
+    let launched = output(&["run", "--store", &store, "--", "sh", "-c", "exit 7"]);
+    assert_eq!(launched.0, Some(7), "{}", launched.1);
+    let (code, said) = output(&["status"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("prepage-control") && said.contains("installed"),
+        "{said}"
+    );
+}
+
+#[test]
 fn every_command_has_help_with_examples() {
     let help = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_prepage"))

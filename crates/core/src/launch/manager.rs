@@ -160,7 +160,8 @@ pub enum Help {
 pub struct Measured<'a> {
     /// When it began, in nanoseconds since 1970.
     pub began_ns: i64,
-    /// From its beginning to its end, in microseconds; without the idle time that showed the end.
+    /// From its beginning to its end, in microseconds; without the idle time that showed the end. What help costs before the
+    /// program begins belongs to it, as far as the caller knows: of a launch held out, what it waited for that does not.
     pub launch_us: u64,
     /// CPU time of recording it, in microseconds.
     pub recording_us: u64,
@@ -431,7 +432,7 @@ fn note_changes(
 }
 
 /// Whether it is to be found out yet if help helps. Only of short launches: what help costs is little beside a longer one.
-fn is_unclear(state: &LaunchState, params: &LaunchParams) -> bool {
+pub fn is_unclear(state: &LaunchState, params: &LaunchParams) -> bool {
     state.longest_us < params.trial_launch_us
         && state.held_out.len() < params.trial_samples
         && verdict(state, params).is_none()

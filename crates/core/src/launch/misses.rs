@@ -1,7 +1,7 @@
 //! What a launch had to read although the prefetcher knew its sequence (FAST section 5.2).
 
 use super::blocks::{BlockKind, BlockMap, Content, Piece, covering};
-use super::recording::{Issuer, Recording};
+use super::recording::{Access, Issuer, Recording};
 use super::sequence::{LaunchSequence, index_of, pages_of};
 use serde::{Deserialize, Serialize};
 
@@ -100,10 +100,15 @@ pub fn from_requests(
 
 /// The same from the page cache's view alone: what the launch's processes demanded. A run of pages is a request. It
 /// shows neither the first two classes nor metadata.
+///
+/// Of a launch that nobody fetched for, the kernel's own readahead brings in what a refined sequence has left out, and
+/// faults map it along: that is demanded, and its use is not certain. It is no miss, or every launch held out would have
+/// the sequence deleted.
 pub fn from_accesses(recording: &Recording, sequence: &LaunchSequence, since_ns: i64) -> Misses {
     let held = pages_of(&index_of(recording.files.iter()), sequence.file_reads());
     let mut misses = Misses::none(sequence);
-    for (file, access) in recording.file_accesses().filter(|(_, a)| a.is_demanded) {
+    let used = |(_, access): &(_, &Access)| access.is_demanded && access.is_certain;
+    for (file, access) in recording.file_accesses().filter(used) {
         if !held.covers(access.file, access.extent) {
             *match file.mtime_ns >= since_ns {
                 true => &mut misses.transient,

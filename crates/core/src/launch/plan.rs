@@ -176,7 +176,8 @@ impl Merge {
     /// again, and no gap reaches over what was read before.
     fn window(&mut self, reads: &[SequenceRead]) {
         let files = by_key(reads.iter().map(|read| (read.file, read.extent)));
-        let mut merged: BTreeMap<u32, ExtentSet> = BTreeMap::new();
+        // The pages of each file, and which of its extents are planned already.
+        let mut merged: BTreeMap<u32, (ExtentSet, Vec<bool>)> = BTreeMap::new();
         for (file, pages) in files {
             let done = self.done.entry(file).or_default();
             let wanted = pages.difference(done);
@@ -185,22 +186,24 @@ impl Merge {
             self.spare_pages -= if is_within { gap_pages } else { 0 };
             let read = if is_within { joined } else { wanted };
             *done = done.union(&read);
-            merged.insert(file, read);
+            let is_planned = vec![false; read.extents().len()];
+            merged.insert(file, (read, is_planned));
         }
         for read in reads {
-            let pages = merged.remove(&read.file).unwrap_or_default();
-            let (mut now, mut later) = (Vec::new(), ExtentSet::new());
-            for &extent in pages.extents() {
-                match extent.start < read.extent.end() && read.extent.start < extent.end() {
-                    true => now.push(PlannedRead {
-                        file: read.file,
-                        extent,
-                    }),
-                    false => later.push_back(extent),
+            let Some((pages, is_planned)) = merged.get_mut(&read.file) else {
+                continue;
+            };
+            let extents = pages.extents();
+            let first = extents.partition_point(|e| e.end() <= read.extent.start);
+            let overlapping = extents[first..].iter().zip(&mut is_planned[first..]);
+            for (&extent, is_planned) in
+                overlapping.take_while(|(e, _)| e.start < read.extent.end())
+            {
+                if !std::mem::replace(is_planned, true) {
+                    let file = read.file;
+                    self.merged.push(PlannedRead { file, extent });
                 }
             }
-            self.merged.extend(now);
-            merged.insert(read.file, later);
         }
     }
 }

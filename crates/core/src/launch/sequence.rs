@@ -241,12 +241,13 @@ impl LaunchSequence {
     /// Whether it can be used: what a sequence from another source is checked by.
     pub(super) fn is_valid(&self) -> bool {
         let files = self.files.len();
-        let mut taken = PageMap::default();
         let mut pages_left = PAGES_MAX;
-        let mut is_new = |r: &SequenceRead| {
-            let is_within = (r.file as usize) < files && (1..=pages_left).contains(&r.extent.len);
+        let mut is_within = |r: &SequenceRead| {
+            let has_room = (1..=pages_left).contains(&r.extent.len);
             pages_left = pages_left.saturating_sub(r.extent.len);
-            is_within && taken.add(r.file, r.extent, 0) == [r.extent]
+            has_room
+                && (r.file as usize) < files
+                && r.extent.start.checked_add(r.extent.len).is_some()
         };
         let file_bytes: usize = self.files.iter().map(|f| f.file.path.len()).sum();
         let path_bytes: usize = self.paths.iter().map(|p| p.path.len()).sum();
@@ -256,7 +257,17 @@ impl LaunchSequence {
             && file_bytes.max(path_bytes) <= PATHS_BYTES_MAX
             && self.files.iter().all(|f| is_replayable(&f.file.path))
             && self.paths.iter().all(|p| is_replayable(&p.path))
-            && self.reads.iter().all(&mut is_new)
+            && self.reads.iter().all(&mut is_within)
+            && self.are_reads_disjoint()
+    }
+
+    /// By sorting: a launch waits for this.
+    fn are_reads_disjoint(&self) -> bool {
+        let mut pages: Vec<(u32, Extent)> = self.reads.iter().map(|r| (r.file, r.extent)).collect();
+        pages.sort_unstable();
+        let overlap =
+            |pair: &[(u32, Extent)]| pair[0].0 == pair[1].0 && pair[1].1.start < pair[0].1.end();
+        !pages.windows(2).any(overlap)
     }
 }
 

@@ -19,7 +19,9 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::credentials::FsUser;
-use prepage_kernel::open::{open_in_root, read_directory_in_root, read_link_in_root, stat_in_root};
+use prepage_kernel::open::{
+    look_up_in_root, open_in_root, read_directory_in_root, read_link_in_root,
+};
 use prepage_kernel::page::page_size;
 use prepage_kernel::{readahead, sched};
 use serde::{Deserialize, Serialize};
@@ -366,7 +368,7 @@ impl Prefetch {
             let (root, path) = (self.place.root(), Path::new(&*replay.path));
             // Only what it leaves in the caches counts: that a path does not exist, too.
             match replay.read {
-                PathRead::Stat => drop(stat_in_root(root, path)),
+                PathRead::Stat => _ = look_up_in_root(root, path),
                 PathRead::ReadLink => drop(read_link_in_root(root, path)),
                 PathRead::ReadDir => drop(read_directory_in_root(root, path, ENTRIES_MAX)),
             }

@@ -105,6 +105,9 @@ fn make_directory(dir: &Path) -> Result<()> {
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| {
+        // One call, and so one request, where the file is not in memory.
+        let len = file.metadata()?.len().min(PROFILE_BYTES_MAX as u64);
+        bytes.reserve_exact(len as usize + 1);
         file.take(PROFILE_BYTES_MAX as u64 + 1)
             .read_to_end(&mut bytes)
     });

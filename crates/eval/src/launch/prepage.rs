@@ -4,7 +4,7 @@ use super::scenario::Scenario;
 use crate::clock::{now_ns, sleep_ms};
 use crate::error::{Context, Error, Result};
 use crate::service;
-use prepage_core::launch::manager::{Phase, is_refining};
+use prepage_core::launch::manager::{Phase, is_refining, is_unclear};
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::store::Store;
@@ -20,14 +20,32 @@ pub struct Prepage {
     directory: PathBuf,
 }
 
-/// Nothing is held out while samples are taken: the scenarios say which launch is helped. A launch is over for prepage
-/// sooner than by the paper's T_idle, 2 s, and T_timeout, 30 s, only so that the next sample need not wait for it.
-const CONFIGURATION: &str = "[launch]\nholdout_every = 0\nt_idle_ms = 1000\nt_timeout_ms = 8000\n";
+/// As by default, so that what is measured is what a user gets. But a program that is left alone stays so while it is
+/// measured, and a launch is over for prepage sooner than by the paper's T_idle, 2 s, and T_timeout, 30 s, so that the next
+/// sample need not wait for it.
+const CONFIGURATION: &str =
+    "[launch]\nretry_launches = 1024\nt_idle_ms = 1000\nt_timeout_ms = 8000\n";
 
 /// prepage's report of a launch comes at the latest when T_timeout is over, and a margin.
 const REPORT_LIMIT_MS: u64 = 13_000;
 /// Where no program runs, the report is there when the command returns.
 const REPORT_WITHOUT_PROGRAM_LIMIT_MS: u64 = 200;
+
+/// What prepage has made of a program's launches so far.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// It has no launch sequence yet.
+    Learning,
+    /// It helps from now on.
+    Helps {
+        /// The launch sequence.
+        sequence: LaunchSequence,
+        /// Whether neither the sequence is being refined nor help is on trial any more.
+        is_final: bool,
+    },
+    /// It leaves the program alone.
+    LeavesAlone,
+}
 
 /// Opens a store that the process of the last launch may not have left yet.
 fn open_store(directory: &Path) -> Result<Store> {
@@ -86,11 +104,22 @@ impl Prepage {
     ) -> Vec<OsString> {
         let report = self.report_file(program);
         let _ = fs::remove_file(&report);
+        let mut given: Vec<OsString> = vec!["--report".into(), report.into()];
+        given.extend(arguments.iter().map(OsString::from));
+        self.line(program, given, command)
+    }
+
+    /// The command line that launches a program which prepage leaves alone. A report would cost it what it is left alone
+    /// for.
+    pub fn unreported(&self, program: &str, command: &[OsString]) -> Vec<OsString> {
+        self.line(program, Vec::new(), command)
+    }
+
+    fn line(&self, program: &str, given: Vec<OsString>, command: &[OsString]) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec![self.command.clone().into()];
         line.extend(["run".into(), "--config".into(), self.configuration().into()]);
         line.extend(["--store".into(), self.store(program).into()]);
-        line.extend(["--report".into(), report.into()]);
-        line.extend(arguments.iter().map(OsString::from));
+        line.extend(given);
         line.push("--".into());
         line.extend(command.iter().cloned());
         line
@@ -138,16 +167,33 @@ impl Prepage {
         sizes.map(|metadata| metadata.len()).sum()
     }
 
-    /// The launch sequence of a program that prepage will help from now on, and whether it is still being refined; `None`
-    /// while prepage is still learning, or leaves the program alone.
-    pub fn learned(&self, program: &str) -> Result<Option<(LaunchSequence, bool)>> {
+    /// What prepage has made of a program's launches so far.
+    pub fn progress(&self, program: &str) -> Result<Progress> {
         let store = open_store(&self.store(program))?;
-        let learned = store.list().into_iter().find_map(|kept| {
-            let launch = &store.load(&kept.app)?.launch;
-            let is_refining = is_refining(launch, &LaunchParams::default());
-            (launch.phase == Phase::Prefetch).then(|| (launch.sequence.clone(), is_refining))
-        });
-        Ok(learned)
+        let parameters = LaunchParams::default();
+        for kept in store.list() {
+            let Some(stored) = store.load(&kept.app) else {
+                continue;
+            };
+            let launch = &stored.launch;
+            match launch.phase {
+                Phase::Prefetch => {
+                    let sequence = launch.sequence.clone();
+                    let is_open =
+                        is_refining(launch, &parameters) || is_unclear(launch, &parameters);
+                    let is_final = !is_open;
+                    return Ok(Progress::Helps { sequence, is_final });
+                }
+                Phase::Off(_) => return Ok(Progress::LeavesAlone),
+                Phase::Profiling | Phase::Generation => {}
+            }
+        }
+        Ok(Progress::Learning)
+    }
+
+    /// Whether prepage leaves a program alone.
+    pub fn leaves_alone(&self, program: &str) -> Result<bool> {
+        Ok(matches!(self.progress(program)?, Progress::LeavesAlone))
     }
 
     /// The phase in which prepage is with a program, in its own words.

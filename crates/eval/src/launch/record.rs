@@ -141,6 +141,10 @@ pub struct Launch {
     pub system: BTreeMap<String, f64>,
     /// prepage's own report, verbatim; null where it took no part.
     pub report: Option<serde_json::Value>,
+    /// Whether prepage was asked to launch it, and left the program alone: there is no report then. Earlier records do not
+    /// have it.
+    #[serde(default)]
+    pub left_alone: bool,
     /// Size of what prepage keeps of this program afterwards.
     pub store_bytes: u64,
 }
@@ -342,6 +346,7 @@ pub(crate) mod tests {
             cpu_us: 1_000,
             system: BTreeMap::new(),
             report: scenario.prepage_arguments().map(|_| report),
+            left_alone: false,
             store_bytes: 4_096,
         }
     }

@@ -4,6 +4,7 @@ use super::LaunchOptions;
 use super::bench::{Bench, Learned};
 use super::cache::SequencePages;
 use super::order;
+use super::prepage::Progress;
 use super::programs::{self, Prepared};
 use super::record::{Discarded, Launch, Learn, Line, Parameters, ProgramFacts, Run, Slot};
 use super::sample;
@@ -17,12 +18,12 @@ use crate::packages;
 use crate::record::{Earlier, FORMAT, Writer};
 use crate::restore::Restorer;
 
-/// Launches from which prepage may learn a program: N_rawseq of the paper is 2, a first launch writes what later ones
-/// find, and cold launches after them refine the sequence.
+/// Launches from which prepage may learn a program: N_rawseq of the paper is 2, up to 16 cold ones after them refine the
+/// sequence, and those of a short program are its trial, up to 8 held out and as many helped.
 const LEARNING_LAUNCHES_MAX: u32 = 24;
 /// Warm launches of which the first accesses are recorded.
 const RECORDED_LAUNCHES: u32 = 5;
-/// Launches after which prepage must have begun to help.
+/// Launches after which prepage must have decided for the first time.
 const PROFILING_LAUNCHES_MAX: u32 = 6;
 
 /// Runs the experiment.
@@ -111,7 +112,8 @@ fn first_line(bench: &Bench, parameters: &Parameters, programs: Vec<ProgramFacts
     }
 }
 
-/// Learns a program and measures these of its slots. `None` if prepage does not learn it: nothing to compare then.
+/// Learns a program and measures these of its slots. `None` if prepage does not learn it, or leaves it alone: no help to
+/// compare then.
 fn measure_program(
     bench: &mut Bench,
     parameters: &Parameters,
@@ -132,13 +134,23 @@ fn measure_program(
         }
     }
     for slot in slots {
-        measure_slot(bench, parameters, &learned, slot, writer)?;
+        // Of a program that is left alone nothing is known to prefetch. What was decided may change with any launch.
+        let is_left_alone = bench.prepage.leaves_alone(&learned.program.name)?;
+        if is_left_alone && slot.scenario.needs_sequence() {
+            eprintln!(
+                "{:>16}  left out: prepage leaves the program alone",
+                slot.scenario.word()
+            );
+            continue;
+        }
+        measure_slot(bench, parameters, &learned, slot, is_left_alone, writer)?;
     }
-    Ok(Some(learned))
+    let is_left_alone = bench.prepage.leaves_alone(&learned.program.name)?;
+    Ok((!is_left_alone).then_some(learned))
 }
 
-/// Launches a program until prepage has its launch sequence. The first launch, which writes what later ones find
-/// (profiles, caches), is nobody's.
+/// Launches a program until prepage knows what to do with it: helped, held out on trial and refined as by default. The
+/// first launch, which writes what later ones find (profiles, caches), is nobody's.
 fn learn(
     bench: &mut Bench,
     parameters: &Parameters,
@@ -146,16 +158,11 @@ fn learn(
     writer: &mut Writer,
 ) -> Result<Option<Learned>> {
     sample::warm_up(bench, parameters, &program)?;
-    let mut learned = None;
+    let is_cold = parameters.learn == Learn::Cold;
+    let mut pages = SequencePages::default();
+    let mut progress = Progress::Learning;
     for block in 0..LEARNING_LAUNCHES_MAX {
-        let slot = Slot {
-            program: program.name.clone(),
-            block,
-            order: 0,
-            scenario: Scenario::Record,
-            attempt: 0,
-        };
-        let is_cold = parameters.learn == Learn::Cold;
+        let slot = learning_slot(&program, block);
         match sample::learn(bench, parameters, &program, &slot, is_cold)? {
             Ok(launch) => {
                 show(&launch, true);
@@ -167,35 +174,43 @@ fn learn(
                 return Ok(None);
             }
         }
-        learned = bench.prepage.learned(&program.name)?;
-        let is_enough = match &learned {
-            // Warm launches refine nothing.
-            Some((_, is_refining)) => !(is_cold && *is_refining),
-            None => block + 1 >= PROFILING_LAUNCHES_MAX,
+        progress = bench.prepage.progress(&program.name)?;
+        let is_enough = match &progress {
+            Progress::Learning => block + 1 >= PROFILING_LAUNCHES_MAX,
+            Progress::Helps { sequence, is_final } => {
+                pages = SequencePages::of(sequence);
+                // Warm launches refine nothing and are no trial.
+                *is_final || !is_cold
+            }
+            // The sequence is not kept: the last one says what the program reads.
+            Progress::LeavesAlone => true,
         };
         if is_enough {
             break;
         }
     }
-    if let Some((sequence, _)) = learned {
-        let pages = SequencePages::of(&sequence);
+    if !matches!(progress, Progress::Learning) {
         return Ok(Some(Learned { program, pages }));
     }
     let phase = bench.prepage.phase(&program.name);
-    let reason = format!("prepage does not help it: {phase}");
+    let reason = format!("prepage does not learn it: {phase}");
     eprintln!("  left out: {reason}");
     writer.write(&Line::DiscardedLaunch(Box::new(Discarded {
-        slot: Slot {
-            program: program.name,
-            block: PROFILING_LAUNCHES_MAX,
-            order: 0,
-            scenario: Scenario::Record,
-            attempt: 0,
-        },
+        slot: learning_slot(&program, PROFILING_LAUNCHES_MAX),
         reason,
         state: None,
     })))?;
     Ok(None)
+}
+
+fn learning_slot(program: &Prepared, block: u32) -> Slot {
+    Slot {
+        program: program.name.clone(),
+        block,
+        order: 0,
+        scenario: Scenario::Record,
+        attempt: 0,
+    }
 }
 
 /// Measures one slot, again if the launch has to be discarded.
@@ -204,12 +219,13 @@ fn measure_slot(
     parameters: &Parameters,
     learned: &Learned,
     mut slot: Slot,
+    is_left_alone: bool,
     writer: &mut Writer,
 ) -> Result<()> {
     let mut attempts = Attempts::default();
     while let Some(attempt) = attempts.next() {
         slot.attempt = attempt;
-        match sample::measure(bench, parameters, learned, &slot)? {
+        match sample::measure(bench, parameters, learned, &slot, is_left_alone)? {
             Ok(launch) => {
                 show(&launch, false);
                 return writer.write(&Line::Launch(launch));

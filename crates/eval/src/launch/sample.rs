@@ -19,12 +19,13 @@ use std::process::ExitStatus;
 /// What became of a slot.
 pub type Outcome = std::result::Result<Box<Launch>, Box<Discarded>>;
 
-/// Measures one launch of a program that prepage has learned.
+/// Measures one launch of a program that prepage has learned, or leaves alone: then prepage is asked as a user asks it.
 pub fn measure(
     bench: &mut Bench,
     parameters: &Parameters,
     learned: &Learned,
     slot: &Slot,
+    is_left_alone: bool,
 ) -> Result<Outcome> {
     let program = &learned.program;
     let is_warm = slot.scenario == Scenario::Warm;
@@ -50,9 +51,13 @@ pub fn measure(
         return discard(reason);
     }
     let name = &program.name;
-    let command = bench
-        .prepage
-        .scenario(name, slot.scenario, &program.command);
+    let left_alone = is_left_alone && slot.scenario == Scenario::Fast;
+    let command = match left_alone {
+        true => bench.prepage.unreported(name, &program.command),
+        false => bench
+            .prepage
+            .scenario(name, slot.scenario, &program.command),
+    };
     let wanted = Wanted {
         program,
         command: &command,
@@ -62,7 +67,7 @@ pub fn measure(
         recorder: None,
     };
     let seen = watch(bench, parameters, wanted)?;
-    let takes_part = slot.scenario.prepage_arguments().is_some();
+    let takes_part = slot.scenario.prepage_arguments().is_some() && !left_alone;
     let report = if takes_part {
         bench.prepage.wait_for_report(name, slot.scenario)
     } else {
@@ -73,13 +78,11 @@ pub fn measure(
         return discard(format!("{reason}{}", bench.last_words(program)));
     }
     let store_bytes = bench.prepage.store_bytes(name);
-    Ok(Ok(Box::new(launch(
-        slot,
-        seen,
-        Some(state),
-        report,
-        store_bytes,
-    ))))
+    let launch = launch(slot, seen, Some(state), report, store_bytes);
+    Ok(Ok(Box::new(Launch {
+        left_alone,
+        ..launch
+    })))
 }
 
 /// A launch from which prepage learns. An error if the program fails: then there is nothing to measure.
@@ -162,6 +165,7 @@ fn launch(
         cpu_us: watched.cpu_us,
         system: watched.system,
         report,
+        left_alone: false,
         store_bytes,
     }
 }

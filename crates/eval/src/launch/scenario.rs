@@ -70,6 +70,11 @@ impl Scenario {
         }
     }
 
+    /// Whether it is about what is known of a program: how it is fetched, or what recording it costs.
+    pub fn needs_sequence(self) -> bool {
+        !matches!(self, Self::Cold | Self::Warm | Self::Fast)
+    }
+
     /// Whether the program itself runs.
     pub fn runs_program(self) -> bool {
         self != Self::PrefetchOnly

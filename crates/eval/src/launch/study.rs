@@ -50,6 +50,8 @@ pub struct ScenarioRow {
     pub samples: usize,
     /// In how many prepage fetched something.
     pub helped: usize,
+    /// In how many prepage left the program alone.
+    pub left_alone: usize,
     /// How many the cap ended: they took at least so long.
     pub capped: usize,
     /// Every time, in the order of measuring.
@@ -230,6 +232,7 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         scenario,
         samples: own.len(),
         helped: own.iter().filter(|launch| launch.is_helped()).count(),
+        left_alone: own.iter().filter(|launch| launch.left_alone).count(),
         capped: own.iter().filter(|launch| launch.capped).count(),
         time_ms: median_estimate(&times_ms),
         times_ms,

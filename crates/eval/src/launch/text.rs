@@ -92,7 +92,7 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         );
         let fast = row_of(program, Scenario::Fast);
         row.push(percent(fast.and_then(|s| s.gap_closed)));
-        row.push(fast.map_or("-".into(), |s| format!("{}/{}", s.helped, s.samples)));
+        row.push(fast.map_or("-".into(), helped));
         rows.push(row);
     }
     if !study.overall.is_empty() {
@@ -104,6 +104,15 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows
+}
+
+/// In how many launches prepage helped; whether it left the others alone.
+fn helped(row: &ScenarioRow) -> String {
+    match (row.left_alone, row.helped) {
+        (0, helped) => format!("{helped}/{}", row.samples),
+        (_, 0) => "left alone".into(),
+        (left_alone, helped) => format!("{helped}/{}, left alone {left_alone}", row.samples),
+    }
 }
 
 /// A row for each program: what the order of its accesses leaves to any prefetch that runs beside it.
@@ -196,6 +205,19 @@ mod tests {
         assert_eq!(time_rows(&study).len(), 5);
         // Nobody was launched at once: no empty table.
         assert!(!text.contains("at once"), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_is_left_alone_is_said_to_be() {
+        let mut study = study_lines(lines());
+        let fast = |row: &&mut ScenarioRow| row.scenario == Scenario::Fast;
+        let row = study.programs[0]
+            .scenarios
+            .iter_mut()
+            .find(fast)
+            .expect("it was helped");
+        (row.left_alone, row.helped) = (row.samples, 0);
+        assert!(show(&study).contains("left alone"));
     }
 
     #[test]

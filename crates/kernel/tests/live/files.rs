@@ -4,7 +4,7 @@ use prepage_kernel::block::{self, BlockDevice};
 use prepage_kernel::open::{
     FileKind, fstat, open_in_root, own_root, process_root, read_directory_in_root,
 };
-use prepage_kernel::open::{lstat_in_root, stat_in_root};
+use prepage_kernel::open::{look_up_in_root, lstat_in_root, stat_in_root};
 use prepage_kernel::testing::machine::{Directory, Machine};
 use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, page, process, readahead};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -146,6 +146,8 @@ fn only_regular_files_below_the_root_are_opened() {
             .kind,
         FileKind::Regular
     );
+    assert!(look_up_in_root(root.as_fd(), Path::new("absolute")));
+    assert!(!look_up_in_root(root.as_fd(), Path::new("absent")));
     assert_eq!(
         lstat_in_root(root.as_fd(), Path::new("absolute"))
             .expect("lstat")

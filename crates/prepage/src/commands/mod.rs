@@ -1,15 +1,21 @@
 //! The commands of `prepage`: each is a call to the service and its answer in words, or as JSON.
+//!
+//! `prepage run` is read from the disk before what it launches, so it is a small program by itself ([`front()`]); it gives
+//! the others to `prepage-control`.
 
 mod agent;
 mod apps;
 mod control;
 mod doctor;
 mod explain;
+mod front;
 mod launches;
 mod run;
 mod stats;
 mod status;
 mod table;
+
+pub use front::front;
 
 use crate::api::Target;
 use crate::client::{Client, Error, SOCKET_DEFAULT};
@@ -26,8 +32,8 @@ use std::process::ExitCode;
 /// prepaged learns which pages an application touches when it is switched to, and fetches exactly those the next time,
 /// ahead of the faults. Nothing is changed in the application or the kernel.
 #[derive(Debug, Parser)]
-#[command(name = "prepage", version, max_term_width = 100, after_long_help = AFTER)]
-struct CommandLine<C: Subcommand> {
+#[command(name = "prepage", bin_name = "prepage", version, max_term_width = 100, after_long_help = AFTER)]
+struct CommandLine {
     /// Socket of the service.
     #[arg(long, global = true, value_name = "PATH", default_value = SOCKET_DEFAULT)]
     socket: PathBuf,
@@ -35,7 +41,7 @@ struct CommandLine<C: Subcommand> {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    command: C,
+    command: Command,
 }
 
 const AFTER: &str = "\
@@ -187,12 +193,6 @@ Examples:
     },
 }
 
-/// `run` by itself: what is launched waits until the command line is read.
-#[derive(Debug, Subcommand)]
-enum OnlyRun {
-    Run(run::RunArguments),
-}
-
 /// The two ends of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Edge {
@@ -339,14 +339,6 @@ fn write_out(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Runs the command that this process was started with; where that is wrong usage, says so and ends.
 pub fn run() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
-        let CommandLine {
-            socket,
-            command: OnlyRun::Run(arguments),
-            ..
-        } = CommandLine::parse();
-        return run::run(&socket, arguments);
-    }
     let line = CommandLine::parse();
     let context = Context {
         socket: line.socket,
@@ -397,23 +389,5 @@ fn execute(context: &Context, command: Command) -> Result<(), Failure> {
         Command::Stats { app } => stats::stats(context, app),
         Command::Doctor => doctor::doctor(context),
         Command::Agent { display, verbose } => agent::agent(context, display.as_deref(), verbose),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn run_by_itself_is_the_one_among_all_commands() {
-        let help = |mut line: clap::Command| {
-            line.build();
-            let run = line.find_subcommand_mut("run").expect("run");
-            run.render_long_help().to_string()
-        };
-        let by_itself = help(CommandLine::<OnlyRun>::command());
-        assert!(by_itself.contains("Exit status"), "{by_itself}");
-        assert_eq!(by_itself, help(CommandLine::<Command>::command()));
     }
 }

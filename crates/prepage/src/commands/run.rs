@@ -4,7 +4,11 @@
 
 mod alone;
 mod by_service;
+mod own_cost;
+mod plain;
 mod words;
+
+pub use plain::plain;
 
 use crate::client::Client;
 use crate::config::{self, Config};
@@ -14,7 +18,9 @@ use crate::launch::options::{LaunchOptions, Record, parse_word};
 use crate::launch::record::LaunchRecord;
 use clap::Args;
 use prepage_core::identity::AppId;
+use prepage_core::machine::Nanos;
 use prepage_core::params::launch::{LaunchOrder, LaunchStart};
+use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::exec::exec;
 use prepage_kernel::spawn::Held;
 use std::ffi::OsString;
@@ -34,7 +40,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(50);
 ///
 /// An application is known by its executable, or by the script, jar or module that is run: `python3 x.py`,
 /// `bash x.sh`, `java -jar x.jar`, `node x.js`.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, PartialEq, Args)]
 #[command(after_long_help = "\
 Exit status: the command's; 126 where it cannot be executed, 127 where it is not found; with --start only, 0.
 
@@ -88,6 +94,8 @@ struct Asked {
     process: identity::ProcessFacts,
     options: LaunchOptions,
     arguments: RunArguments,
+    /// When, in nanoseconds of the monotonic clock.
+    at: Nanos,
 }
 
 impl RunArguments {
@@ -121,6 +129,7 @@ impl RunArguments {
 
 /// `prepage run`. Returns only where the command is not run.
 pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
+    let at = monotonic_ns();
     arguments.make_absolute();
     if let Some(refused) = prepare(&arguments) {
         let _ = writeln!(std::io::stderr(), "prepage: {refused}");
@@ -139,6 +148,7 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
         app,
         process,
         arguments,
+        at,
     };
     // A store that was named is not the service's.
     if asked.arguments.store.is_none() {

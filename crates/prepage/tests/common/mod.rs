@@ -277,7 +277,11 @@ pub fn copy_for_others(directory: &Path) -> PathBuf {
         // By another process: what another test forks meanwhile would hold a copy of ours open for writing, and what is
         // open for writing cannot be executed.
         let mut cp = Command::new("cp");
-        let copied = cp.arg(env!("CARGO_BIN_EXE_prepage")).arg(&copy).status();
+        let programs = [
+            env!("CARGO_BIN_EXE_prepage"),
+            env!("CARGO_BIN_EXE_prepage-control"),
+        ];
+        let copied = cp.args(programs).arg(directory).status();
         assert!(copied.expect("cp").success());
     }
     copy

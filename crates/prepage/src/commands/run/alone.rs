@@ -1,11 +1,13 @@
 //! A launch without a service: a process is split off that prefetches and records beside the command, and keeps what
 //! was learned once the launch is over. It holds nothing that the command inherits.
 
+use super::own_cost::{Moments, charged_us};
 use super::{Asked, append_record, configuration, execute, words};
 use crate::config::Config;
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::record::LaunchRecord;
 use prepage_core::launch::manager::LaunchState;
+use prepage_core::machine::Nanos;
 use prepage_core::params::launch::LaunchStart;
 use prepage_engine::store::single;
 use prepage_engine::{Error, Launch, LaunchResult, Launches, Rights};
@@ -59,20 +61,26 @@ pub fn run(asked: Asked) -> ExitCode {
     let arguments = asked.arguments.clone();
     let is_plain = asked.options.is_default() && arguments.report.is_none();
     let is_left_alone = |store: &Path| is_plain && single::pass_launch(store, &asked.app);
-    // Where it is known without the configuration, that is not read.
-    let mut left_alone = arguments.store.as_deref().is_some_and(is_left_alone);
-    let (mut config, mut store) = (Config::default(), PathBuf::new());
-    if !left_alone {
-        config = configuration(&arguments);
-        store = match &arguments.store {
-            Some(store) => store.clone(),
-            None => config.service.state.clone(),
-        };
-        left_alone = arguments.store.is_none() && is_left_alone(&store);
-    }
-    if left_alone {
+    let leave_alone = || {
         arguments.say(format_args!("{} is left alone", asked.app));
-        return execute(None, &arguments);
+        execute(None, &arguments)
+    };
+    // The configuration takes longer than everything else of such a launch, and hardly ever names another store. Where it
+    // does, what the usual one still says holds for `launch.retry_launches_max` launches at most.
+    let usual = match (&arguments.store, &arguments.config) {
+        (Some(store), _) => Some(store.clone()),
+        (None, None) => Some(Config::default().service.state),
+        (None, Some(_)) => None,
+    };
+    if usual.as_deref().is_some_and(is_left_alone) {
+        return leave_alone();
+    }
+    let not_left_alone = monotonic_ns();
+    let config = configuration(&arguments);
+    let store = arguments.store.clone();
+    let store = store.unwrap_or_else(|| config.service.state.clone());
+    if usual.as_ref() != Some(&store) && is_left_alone(&store) {
+        return leave_alone();
     }
     // Where somebody wants to hear of it, standard error stays open until the launch is over.
     let speaker = arguments.verbose.then(speaker).flatten();
@@ -81,6 +89,7 @@ pub fn run(asked: Asked) -> ExitCode {
         config,
         store,
         speaker,
+        not_left_alone,
     };
     if !arguments.runs_command() {
         launch.fetch_only();
@@ -119,6 +128,8 @@ struct Alone {
     config: Config,
     store: PathBuf,
     speaker: Option<File>,
+    /// When that was known, in nanoseconds of the monotonic clock.
+    not_left_alone: Nanos,
 }
 
 impl Alone {
@@ -267,7 +278,7 @@ impl Alone {
         if launched != Some(Launched::Yes) {
             return self.say("the command was not executed: nothing is learned");
         }
-        let exec_us = monotonic_ns().saturating_sub(began) / 1_000;
+        let executed = monotonic_ns();
         if decided.decision.records && !is_recorded {
             self.say("not recorded: what reports accesses was not to be had in time");
             launches.warnings().iter().for_each(|w| self.say(w));
@@ -281,7 +292,14 @@ impl Alone {
             result.recording = None;
         }
         let mut record = LaunchRecord::new(&self.asked.app, &decided, &result);
-        record.t_begin_to_exec_us = Some(exec_us);
+        record.t_begin_to_exec_us = Some(executed.saturating_sub(began) / 1_000);
+        let moments = Moments {
+            asked: self.asked.at,
+            not_left_alone: self.not_left_alone,
+            began,
+            executed,
+        };
+        result.measured.launch_us = charged_us(&result.measured, &moments);
         self.keep(&circumstances, &result);
         self.report(&record);
     }
