@@ -88,6 +88,8 @@ pub struct LaunchResult {
     pub measured: MeasuredLaunch,
     /// What was fetched for it.
     pub prefetch: Option<PrefetchOutcome>,
+    /// How long it took to name the recording's files and look them up on their devices, in microseconds; 0 without one.
+    pub named_us: u64,
     /// Where the recording's files are on their devices.
     pub block_map: Option<BlockMap>,
     /// How far the recording explains the block requests.

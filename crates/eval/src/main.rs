@@ -44,7 +44,7 @@ use idle::IdleOptions;
 use idle::mode::IdleMode;
 use launch::LaunchOptions;
 use launch::record::Learn;
-use launch::scenario::Scenario;
+use launch::scenario::{self, Scenario};
 use mthp::Mthp;
 use output::print_line;
 use record::{Factors, Mode, Parameters, Setting};
@@ -343,8 +343,14 @@ struct LaunchArguments {
     #[arg(long)]
     install: bool,
     /// The scenarios that alternate.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = launch::SCENARIOS)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = scenario::USUAL)]
     scenarios: Vec<Scenario>,
+    /// Instead of these: what prepage's own work costs a launch, the seven cases of FAST's Table 4.
+    #[arg(long, conflicts_with_all = ["scenarios", "mismatch"])]
+    overheads: bool,
+    /// Instead of these: what prepage fetches does not match, FAST's update experiments. Takes two programs.
+    #[arg(long, conflicts_with_all = ["scenarios", "command"])]
+    mismatch: bool,
     /// Samples of each scenario and program.
     #[arg(long, default_value_t = 10)]
     runs: u32,
@@ -379,12 +385,17 @@ struct LaunchArguments {
 
 impl LaunchArguments {
     fn options(self) -> LaunchOptions {
+        let scenarios = match (self.overheads, self.mismatch) {
+            (true, _) => scenario::OVERHEADS.to_vec(),
+            (_, true) => scenario::MISMATCH.to_vec(),
+            _ => self.scenarios,
+        };
         let parameters = launch::record::Parameters {
             learn: self.learn,
             throttle: self.throttle.throttle(),
             simultaneous: self.simultaneous.into_iter().map(usize::from).collect(),
             strangers_percent_max: self.strangers_percent_max,
-            ..launch::record::Parameters::of(self.scenarios, self.runs, self.seed)
+            ..launch::record::Parameters::of(scenarios, self.runs, self.seed)
         };
         LaunchOptions {
             parameters,

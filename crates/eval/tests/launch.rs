@@ -34,6 +34,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+case "$store" in */made-*) cp -r "$store" "${0%/*}/given" ;; esac
 mkdir -p "$store"
 cp "${0%/*}"/learned/*.* "$store"
 [ -n "$report" ] && echo '{"phase":"prefetch","prefetch":{"pages":7,"paths":0,"completed_us":1234}}' >> "$report"
@@ -120,11 +121,12 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["kind"] == kind).collect()
 }
 
-/// Launches `cat` of a file, in a few scenarios, and returns what was said.
+const SCENARIOS: &[&str] = &["--scenarios", "cold,warm,fast,prefetch_only"];
+
+/// Launches `cat` of a file and returns what was said.
 fn launch(directory: &Path, file: &Path, out: &Path, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .args(["launch", "--throttle", "emmc"])
-        .args(["--scenarios", "cold,warm,fast,prefetch_only"])
         // Other tests may run beside it: nothing here depends on time.
         .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
         .arg(directory)
@@ -160,7 +162,12 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
     let file = prepare(&directory, Phase::Prefetch);
     let out = directory.join("launches.jsonl");
     let before = traces();
-    let said = launch(&directory, &file, &out, &["--runs", "1"]);
+    let said = launch(
+        &directory,
+        &file,
+        &out,
+        &[SCENARIOS, &["--runs", "1"]].concat(),
+    );
     assert_eq!(traces(), before);
 
     let lines = read(&out);
@@ -197,7 +204,12 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
     }
 
     // What is there is not measured again.
-    launch(&directory, &file, &out, &["--runs", "2", "--resume"]);
+    launch(
+        &directory,
+        &file,
+        &out,
+        &[SCENARIOS, &["--runs", "2", "--resume"]].concat(),
+    );
     let lines = read(&out);
     assert_eq!(of_kind(&lines, "launches").len(), 2);
     let keys = of_kind(&lines, "launch").into_iter();
@@ -207,7 +219,12 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
     let unique: BTreeSet<&String> = keys.iter().collect();
     assert_eq!((keys.len(), unique.len()), (8, 8), "{keys:?}");
     let whole = fs::read(&out).expect("the record is there");
-    launch(&directory, &file, &out, &["--runs", "2", "--resume"]);
+    launch(
+        &directory,
+        &file,
+        &out,
+        &[SCENARIOS, &["--runs", "2", "--resume"]].concat(),
+    );
     assert_eq!(fs::read(&out).expect("the record is there"), whole);
     assert_eq!(traces(), before);
 
@@ -227,7 +244,12 @@ fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("left-alone");
     let file = prepare(&directory, Phase::Off(OffReason::NotHelping));
     let out = directory.join("launches.jsonl");
-    let said = launch(&directory, &file, &out, &["--runs", "1"]);
+    let said = launch(
+        &directory,
+        &file,
+        &out,
+        &[SCENARIOS, &["--runs", "1"]].concat(),
+    );
     let lines = read(&out);
     assert_eq!(of_kind(&lines, "learning_launch").len(), 1, "{said}");
     // Nothing is known to prefetch alone.
@@ -247,6 +269,27 @@ fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
         .output()
         .expect("run the study");
     assert!(String::from_utf8_lossy(&study.stdout).contains("left alone"));
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
+fn prepage_finds_in_its_store_what_it_is_made_to_know() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-made");
+    let file = prepare(&directory, Phase::Prefetch);
+    let out = directory.join("launches.jsonl");
+    let scenarios = ["--runs", "1", "--scenarios", "fast,other_versions"];
+    launch(&directory, &file, &out, &scenarios);
+    let lines = read(&out);
+    let launches = of_kind(&lines, "launch");
+    assert_eq!(launches.len(), 2, "{launches:?}");
+    let (store, _) = Store::open(&directory.join("given")).expect("a store was made");
+    let kept = store.list().pop().expect("a profile was made");
+    let launch = &store.load(&kept.app).expect("it is there").launch;
+    let [file] = &launch.sequence.files[..] else {
+        panic!("{:?}", launch.sequence.files);
+    };
+    assert_eq!((launch.phase, file.file.mtime_ns), (Phase::Prefetch, -1));
     fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 

@@ -16,6 +16,7 @@ use prepage_core::launch::manager::Help;
 use prepage_core::launch::recording::{
     Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
 };
+use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
 use prepage_kernel::{fds, maps};
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub fn finish(ended: Ended) -> LaunchResult {
         recording: None,
         unresolved_pages: 0,
         prefetch: None,
+        named_us: 0,
         block_map: None,
         accounted: None,
         measured: MeasuredLaunch {
@@ -79,12 +81,14 @@ pub fn finish(ended: Ended) -> LaunchResult {
     }
     result.measured.device_pages = pages;
     if let (Some(seen), Some(place)) = (track.seen.take(), &track.place) {
+        let began = monotonic_ns();
         let (recording, unresolved_pages) = recording(seen, place, end);
         let map: BlockMap = block_map(&recording, place);
         result.accounted = Some(account(&recording, &map, page_size()));
         result.block_map = Some(map);
         result.unresolved_pages = unresolved_pages;
         result.recording = Some(recording);
+        result.named_us = (monotonic_ns() - began) / 1_000;
     }
     result
 }

@@ -3,7 +3,9 @@
 use super::cache::SequencePages;
 use super::held::{Circumstance, Held};
 use super::picture::Desk;
+use super::preload::Preload;
 use super::prepage::Prepage;
+use super::profiles::Known;
 use super::programs::Prepared;
 use crate::display::screen::Screen;
 use crate::display::session::Session;
@@ -14,6 +16,7 @@ use crate::group::{self, Group};
 use crate::packages::PATH;
 use crate::restore::Restorer;
 use crate::throttle::Throttle;
+use prepage_core::identity::AppId;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +31,8 @@ pub struct Bench {
     pub desk: Option<Desk>,
     /// prepage.
     pub prepage: Prepage,
+    /// The daemon `preload`, where it is measured too.
+    pub preload: Option<Preload>,
     /// Processors online.
     pub cores: u64,
     session_group: Group,
@@ -39,7 +44,11 @@ pub struct Bench {
 pub struct Learned {
     /// The program.
     pub program: Prepared,
-    /// Its sequence.
+    /// What prepage calls it.
+    pub app: AppId,
+    /// What prepage has learned of it.
+    pub known: Known,
+    /// The pages of its sequence.
     pub pages: SequencePages,
 }
 
@@ -48,6 +57,7 @@ impl Bench {
     pub fn set_up(
         prepage_bin: Option<&Path>,
         throttle: Option<Throttle>,
+        helps_all: bool,
         restorer: &mut Restorer,
     ) -> Result<Self> {
         let mut ground = Ground::lay(None, restorer)?;
@@ -57,7 +67,8 @@ impl Bench {
         let session_group = ground.group("session")?;
         let group = ground.group("launch")?;
         Ok(Self {
-            prepage: Prepage::of(prepage_bin, ground.places.disk.join("prepage"))?,
+            prepage: Prepage::of(prepage_bin, ground.places.disk.join("prepage"), helps_all)?,
+            preload: None,
             ground,
             group,
             desk: None,

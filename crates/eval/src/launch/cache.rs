@@ -4,7 +4,7 @@ use super::record::CacheState;
 use crate::error::{Context, Result};
 use crate::pages::{self, FileKey};
 use prepage_core::extent::Extent;
-use prepage_core::launch::sequence::LaunchSequence;
+use prepage_core::launch::sequence::{LaunchSequence, SequenceRead};
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::page;
 use std::collections::{BTreeMap, HashSet};
@@ -27,8 +27,22 @@ pub const ROUNDS_MAX: u64 = 4;
 impl SequencePages {
     /// Those of a sequence.
     pub fn of(sequence: &LaunchSequence) -> Self {
+        Self::of_reads(sequence, sequence.reads.iter())
+    }
+
+    /// Those of a sequence that launches are known to use. What is only mapped along where it is in memory, no launch
+    /// brings in: of sequences that were learned warm that is much.
+    pub fn certain(sequence: &LaunchSequence) -> Self {
+        let certain = sequence.reads.iter().filter(|read| read.is_certain);
+        Self::of_reads(sequence, certain)
+    }
+
+    fn of_reads<'a>(
+        sequence: &LaunchSequence,
+        reads: impl Iterator<Item = &'a SequenceRead>,
+    ) -> Self {
         let mut files: BTreeMap<PathBuf, Vec<(u64, u64)>> = BTreeMap::new();
-        for read in &sequence.reads {
+        for read in reads {
             if let Some(file) = sequence.files.get(read.file as usize) {
                 let extents = files.entry(PathBuf::from(&*file.file.path)).or_default();
                 extents.push((read.extent.start, read.extent.len));

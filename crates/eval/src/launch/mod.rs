@@ -7,15 +7,21 @@ mod cache;
 mod held;
 mod order;
 pub mod order_bound;
+pub mod overheads;
+pub mod paper;
 mod picture;
+mod preload;
 mod prepage;
+mod profiles;
 pub mod programs;
 pub mod record;
 mod run;
 mod sample;
 pub mod scenario;
+pub mod sequence;
 mod simultaneous;
 pub mod study;
+pub mod tables;
 pub mod text;
 mod workloads;
 
@@ -45,17 +51,6 @@ pub struct LaunchOptions {
     /// Continue that record.
     pub resume: bool,
 }
-
-/// The scenarios of a run if none are named.
-pub const SCENARIOS: [Scenario; 7] = [
-    Scenario::Cold,
-    Scenario::Warm,
-    Scenario::Sorted,
-    Scenario::Fast,
-    Scenario::PrefetchOnly,
-    Scenario::WholeFiles,
-    Scenario::Vmtouch,
-];
 
 impl Parameters {
     /// What a run has if nothing else is said.

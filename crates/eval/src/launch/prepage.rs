@@ -4,14 +4,14 @@ use super::scenario::Scenario;
 use crate::clock::{now_ns, sleep_ms};
 use crate::error::{Context, Error, Result};
 use crate::service;
-use prepage_core::launch::manager::{Phase, is_refining, is_unclear};
-use prepage_core::launch::sequence::LaunchSequence;
-use prepage_core::params::launch::LaunchParams;
-use prepage_engine::store::Store;
+use prepage_core::identity::AppId;
+use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_engine::store::{Store, single};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// The command `prepage`, with a configuration for measurements.
 #[derive(Clone, Debug)]
@@ -26,26 +26,17 @@ pub struct Prepage {
 const CONFIGURATION: &str =
     "[launch]\nretry_launches = 1024\nt_idle_ms = 1000\nt_timeout_ms = 8000\n";
 
+/// Nothing is too small to be helped, and nothing is found out not to gain: where what help costs is to be measured, as
+/// the paper does with `uname`.
+const HELPS_ALL: &str = "pages_min = 0\nlaunch_us_min = 0\nholdout_every = 0\n";
+
 /// prepage's report of a launch comes at the latest when T_timeout is over, and a margin.
 const REPORT_LIMIT_MS: u64 = 13_000;
 /// Where no program runs, the report is there when the command returns.
 const REPORT_WITHOUT_PROGRAM_LIMIT_MS: u64 = 200;
 
-/// What prepage has made of a program's launches so far.
-#[derive(Clone, Debug)]
-pub enum Progress {
-    /// It has no launch sequence yet.
-    Learning,
-    /// It helps from now on.
-    Helps {
-        /// The launch sequence.
-        sequence: LaunchSequence,
-        /// Whether neither the sequence is being refined nor help is on trial any more.
-        is_final: bool,
-    },
-    /// It leaves the program alone.
-    LeavesAlone,
-}
+/// How long the process of the last launch may keep a store's lock.
+const LOCK_MAX: Duration = Duration::from_secs(2);
 
 /// Opens a store that the process of the last launch may not have left yet.
 fn open_store(directory: &Path) -> Result<Store> {
@@ -63,8 +54,8 @@ fn open_store(directory: &Path) -> Result<Store> {
 
 impl Prepage {
     /// Uses the binary of `bin` where it lies, on disk: it has to be read by a cold launch as everything else. What it
-    /// learns goes below `directory`.
-    pub fn of(bin: Option<&Path>, directory: PathBuf) -> Result<Self> {
+    /// learns goes below `directory`. `helps_all`: whether it helps programs that it would leave alone by default.
+    pub fn of(bin: Option<&Path>, directory: PathBuf, helps_all: bool) -> Result<Self> {
         let bin = bin
             .map(Path::to_path_buf)
             .map_or_else(service::default_directory, Ok)?;
@@ -77,7 +68,8 @@ impl Prepage {
         fs::create_dir_all(&directory).context("make", directory.display())?;
         let prepage = Self { command, directory };
         let configuration = prepage.configuration();
-        fs::write(&configuration, CONFIGURATION).context("write", configuration.display())?;
+        let text = CONFIGURATION.to_owned() + if helps_all { HELPS_ALL } else { "" };
+        fs::write(&configuration, text).context("write", configuration.display())?;
         Ok(prepage)
     }
 
@@ -95,31 +87,10 @@ impl Prepage {
         self.directory.join(format!("report-{program}.jsonl"))
     }
 
-    /// The command line that launches `command` with prepage; a report that was there is removed.
-    pub fn command_line(
-        &self,
-        program: &str,
-        arguments: &[&str],
-        command: &[OsString],
-    ) -> Vec<OsString> {
-        let report = self.report_file(program);
-        let _ = fs::remove_file(&report);
-        let mut given: Vec<OsString> = vec!["--report".into(), report.into()];
-        given.extend(arguments.iter().map(OsString::from));
-        self.line(program, given, command)
-    }
-
-    /// The command line that launches a program which prepage leaves alone. A report would cost it what it is left alone
-    /// for.
-    pub fn unreported(&self, program: &str, command: &[OsString]) -> Vec<OsString> {
-        self.line(program, Vec::new(), command)
-    }
-
-    fn line(&self, program: &str, given: Vec<OsString>, command: &[OsString]) -> Vec<OsString> {
-        let mut line: Vec<OsString> = vec![self.command.clone().into()];
-        line.extend(["run".into(), "--config".into(), self.configuration().into()]);
-        line.extend(["--store".into(), self.store(program).into()]);
-        line.extend(given);
+    /// The command line from which prepage learns.
+    pub fn learning(&self, program: &str, command: &[OsString]) -> Vec<OsString> {
+        let mut line = self.run(&self.store(program));
+        line.extend(["--report".into(), self.new_report(program).into()]);
         line.push("--".into());
         line.extend(command.iter().cloned());
         line
@@ -132,10 +103,56 @@ impl Prepage {
         scenario: Scenario,
         command: &[OsString],
     ) -> Vec<OsString> {
-        match scenario.prepage_arguments() {
-            Some(arguments) => self.command_line(program, arguments, command),
-            None => command.to_vec(),
+        let Some(arguments) = scenario.prepage_arguments() else {
+            return command.to_vec();
+        };
+        let store = match scenario.has_made_profile() {
+            true => self.made_store(program),
+            false => self.store(program),
+        };
+        let mut line = self.run(&store);
+        if scenario.is_reported() {
+            line.extend(["--report".into(), self.new_report(program).into()]);
         }
+        line.extend(arguments.iter().map(OsString::from));
+        line.push("--".into());
+        line.extend(command.iter().cloned());
+        line
+    }
+
+    /// The command line that launches a program which prepage leaves alone. A report would cost it what it is left alone
+    /// for.
+    pub fn unreported(&self, program: &str, command: &[OsString]) -> Vec<OsString> {
+        let mut line = self.run(&self.store(program));
+        line.push("--".into());
+        line.extend(command.iter().cloned());
+        line
+    }
+
+    fn run(&self, store: &Path) -> Vec<OsString> {
+        let mut line: Vec<OsString> = vec![self.command.clone().into()];
+        line.extend(["run".into(), "--config".into(), self.configuration().into()]);
+        line.extend(["--store".into(), store.into()]);
+        line
+    }
+
+    /// The file of a report that is to come.
+    fn new_report(&self, program: &str) -> PathBuf {
+        let report = self.report_file(program);
+        let _ = fs::remove_file(&report);
+        report
+    }
+
+    /// The store of profiles that were made for one launch.
+    fn made_store(&self, program: &str) -> PathBuf {
+        self.directory.join(format!("made-{program}"))
+    }
+
+    /// Has prepage know this of a program at its next launch, in a store of its own.
+    pub fn make_known(&self, program: &str, app: &AppId, state: &LaunchState) -> Result<()> {
+        let directory = self.made_store(program);
+        let made = single::change_launch(&directory, app, LOCK_MAX, |kept| *kept = state.clone());
+        made.context("write", directory.display()).map(|_| ())
     }
 
     /// prepage's report of the launch that was just measured; it comes when prepage thinks the launch over. `None` if
@@ -167,45 +184,20 @@ impl Prepage {
         sizes.map(|metadata| metadata.len()).sum()
     }
 
-    /// What prepage has made of a program's launches so far.
-    pub fn progress(&self, program: &str) -> Result<Progress> {
+    /// What prepage keeps of a program's launches; `None` before the first.
+    pub fn kept(&self, program: &str) -> Result<Option<(AppId, LaunchState)>> {
         let store = open_store(&self.store(program))?;
-        let parameters = LaunchParams::default();
-        for kept in store.list() {
-            let Some(stored) = store.load(&kept.app) else {
-                continue;
-            };
-            let launch = &stored.launch;
-            match launch.phase {
-                Phase::Prefetch => {
-                    let sequence = launch.sequence.clone();
-                    let is_open =
-                        is_refining(launch, &parameters) || is_unclear(launch, &parameters);
-                    let is_final = !is_open;
-                    return Ok(Progress::Helps { sequence, is_final });
-                }
-                Phase::Off(_) => return Ok(Progress::LeavesAlone),
-                Phase::Profiling | Phase::Generation => {}
-            }
-        }
-        Ok(Progress::Learning)
+        let kept = store.list().into_iter().next();
+        Ok(kept.and_then(|kept| {
+            let launch = store.load(&kept.app)?.launch.clone();
+            Some((kept.app, launch))
+        }))
     }
 
     /// Whether prepage leaves a program alone.
     pub fn leaves_alone(&self, program: &str) -> Result<bool> {
-        Ok(matches!(self.progress(program)?, Progress::LeavesAlone))
-    }
-
-    /// The phase in which prepage is with a program, in its own words.
-    pub fn phase(&self, program: &str) -> String {
-        let Ok(store) = open_store(&self.store(program)) else {
-            return "unknown".into();
-        };
-        let phases = store.list().into_iter().filter_map(|kept| {
-            let phase = store.load(&kept.app)?.launch.phase;
-            Some(format!("{} {phase:?}", kept.app))
-        });
-        phases.collect::<Vec<_>>().join(", ")
+        let kept = self.kept(program)?;
+        Ok(kept.is_some_and(|(_, launch)| matches!(launch.phase, Phase::Off(_))))
     }
 
     /// The version.

@@ -99,6 +99,8 @@ pub const PROGRAMS: &[Program] = &[
     exits("gs", &["ghostscript"], false, work::gs),
     exits("dot", &["graphviz"], false, work::dot),
     exits("sqlite3", &["sqlite3"], false, work::sqlite3),
+    // The paper's example of a program that is too small.
+    exits("uname", &["coreutils"], false, work::uname),
 ];
 
 /// A program with its content made, ready to be launched again and again.

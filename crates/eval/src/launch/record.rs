@@ -131,6 +131,15 @@ pub struct Launch {
     pub capped: bool,
     /// When `vmtouch` was done.
     pub t_vmtouch_ns: Option<u64>,
+    /// Pages of the sequence that prepage knew after a launch that it learned from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_pages: Option<u64>,
+    /// What `preload` read before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preload: Option<Preloaded>,
+    /// The program whose sequence prepage fetched, if another's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_program: Option<String>,
     /// Every picture of a windowed program.
     pub frames: Vec<FrameRecord>,
     /// What was cached before; nothing is known of it while prepage learns.
@@ -147,6 +156,17 @@ pub struct Launch {
     pub left_alone: bool,
     /// Size of what prepage keeps of this program afterwards.
     pub store_bytes: u64,
+}
+
+/// What the daemon `preload` read before a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preloaded {
+    /// Files.
+    pub files: u64,
+    /// What it counts of them, in KiB.
+    pub kib: u64,
+    /// From its beginning until it was done.
+    pub t_end_ns: u64,
 }
 
 /// When so many pages of a launch sequence had been accessed: pages, and microseconds since the launch began.
@@ -341,11 +361,14 @@ pub(crate) mod tests {
             t_first_frame_ns: None,
             capped: false,
             t_vmtouch_ns: None,
+            known_pages: None,
+            preload: None,
+            other_program: None,
             frames: Vec::new(),
             state: Some(CacheState::default()),
             cpu_us: 1_000,
             system: BTreeMap::new(),
-            report: scenario.prepage_arguments().map(|_| report),
+            report: scenario.is_reported().then_some(report),
             left_alone: false,
             store_bytes: 4_096,
         }

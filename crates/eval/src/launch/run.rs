@@ -4,12 +4,13 @@ use super::LaunchOptions;
 use super::bench::{Bench, Learned};
 use super::cache::SequencePages;
 use super::order;
-use super::prepage::Progress;
+use super::preload::{self, Preload};
+use super::profiles::{Known, nearest};
 use super::programs::{self, Prepared};
 use super::record::{Discarded, Launch, Learn, Line, Parameters, ProgramFacts, Run, Slot};
-use super::sample;
+use super::sample::{self, Subject};
 use super::scenario::Scenario;
-use super::simultaneous;
+use super::simultaneous::{self, Turn};
 use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ use crate::ground::only_run;
 use crate::packages;
 use crate::record::{Earlier, FORMAT, Writer};
 use crate::restore::Restorer;
+use prepage_core::launch::manager::{LaunchState, Phase, is_refining, is_unclear};
+use prepage_core::params::launch::LaunchParams;
 
 /// Launches from which prepage may learn a program: N_rawseq of the paper is 2, up to 16 cold ones after them refine the
 /// sequence, and those of a short program are its trial, up to 8 held out and as many helped.
@@ -38,13 +41,15 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     } else {
         Vec::new()
     };
-    leave_out_missing_vmtouch(&mut parameters);
+    leave_out_missing(&mut parameters);
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
-    let mut bench = Bench::set_up(bin, parameters.throttle, &mut restorer)?;
+    // What these measure is what help costs, also where it does not pay.
+    let helps_all = parameters.scenarios.iter().any(|s| s.has_made_profile());
+    let mut bench = Bench::set_up(bin, parameters.throttle, helps_all, &mut restorer)?;
     eprintln!("making the programs' content ...");
     let mut prepared: Vec<Prepared> = chosen
         .iter()
@@ -60,74 +65,131 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         bench.start_session()?;
     }
     let facts = prepared.iter().map(Prepared::facts).collect();
-    let at_once = simultaneous::left(&parameters, &earlier);
-    // Those that are launched at once have to be learned for that, too.
-    let is_left = |slots: &[Slot]| !slots.is_empty() || !at_once.is_empty();
-    let left: Vec<(Prepared, Vec<Slot>)> = prepared
-        .into_iter()
-        .map(|program| {
-            let mut slots = order::slots(&parameters, &program.name);
-            slots.retain(|slot| !earlier.has(&slot.key()));
-            (program, slots)
-        })
-        .filter(|(_, slots)| is_left(slots))
-        .collect();
-    if left.is_empty() {
+    let left = what_is_left(prepared, &parameters, &earlier);
+    if left.programs.is_empty() {
         return Ok(());
     }
     let mut writer = earlier.writer(&options.out)?;
     let first = first_line(&bench, &parameters, facts);
     writer.write(&Line::Launches(Box::new(first)))?;
-    let mut learned = Vec::new();
-    for (program, slots) in left {
-        learned.extend(measure_program(
-            &mut bench,
-            &parameters,
-            program,
-            slots,
-            &mut writer,
-        )?);
-    }
-    simultaneous::measure_all(&bench, &parameters, &learned, at_once, &mut writer)?;
+    measure(&mut bench, &parameters, left, &mut writer)?;
     drop(restorer);
     Ok(())
 }
 
-fn leave_out_missing_vmtouch(parameters: &mut Parameters) {
-    let wanted = parameters.scenarios.contains(&Scenario::Vmtouch);
-    if wanted && packages::locate("vmtouch").is_none() {
-        eprintln!("the scenario vmtouch is left out, not installed: apt-get install vmtouch");
-        parameters.scenarios.retain(|s| *s != Scenario::Vmtouch);
+/// What is to be measured.
+struct Left {
+    /// The programs, each with its slots.
+    programs: Vec<(Prepared, Vec<Slot>)>,
+    /// Launches at once.
+    at_once: Vec<Turn>,
+}
+
+fn what_is_left(prepared: Vec<Prepared>, parameters: &Parameters, earlier: &Earlier<Line>) -> Left {
+    let at_once = simultaneous::left(parameters, earlier);
+    let slots = |program: Prepared| {
+        let mut slots = order::slots(parameters, &program.name);
+        slots.retain(|slot| !earlier.has(&slot.key()));
+        (program, slots)
+    };
+    let mut programs: Vec<_> = prepared.into_iter().map(slots).collect();
+    // What several programs are needed for needs all of them learned, not only those that have slots left.
+    let needs_others =
+        |scenario: &Scenario| matches!(scenario, Scenario::OtherProgram | Scenario::Preload);
+    let is_done = programs.iter().all(|(_, slots)| slots.is_empty()) && at_once.is_empty();
+    if is_done || (at_once.is_empty() && !parameters.scenarios.iter().any(needs_others)) {
+        programs.retain(|(_, slots)| !slots.is_empty());
+    }
+    Left { programs, at_once }
+}
+
+/// Learns all programs, then measures each by itself and several at once.
+fn measure(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    left: Left,
+    writer: &mut Writer,
+) -> Result<()> {
+    let (mut learned, mut slots) = (Vec::new(), Vec::new());
+    for (program, of_it) in left.programs {
+        eprintln!("== {}: learning ==", program.name);
+        if let Some(one) = learn(bench, parameters, program, writer)? {
+            learned.push(one);
+            slots.push(of_it);
+        }
+    }
+    for scenario in [Scenario::OtherProgram, Scenario::Preload] {
+        if learned.len() < 2 && parameters.scenarios.contains(&scenario) {
+            let word = scenario.word();
+            eprintln!("the scenario {word} is left out: it takes two programs that prepage helps");
+            slots
+                .iter_mut()
+                .for_each(|slots| slots.retain(|slot| slot.scenario != scenario));
+        }
+    }
+    if slots
+        .iter()
+        .flatten()
+        .any(|slot| slot.scenario == Scenario::Preload)
+    {
+        eprintln!("preload learns ...");
+        bench.preload = Some(Preload::learn(bench, parameters, &learned)?);
+    }
+    let pages: Vec<u64> = learned.iter().map(|one| one.pages.pages()).collect();
+    for (index, slots) in slots.into_iter().enumerate() {
+        let other = nearest(&pages, index).map(|other| &learned[other]);
+        measure_program(bench, parameters, &learned[index], other, slots, writer)?;
+    }
+    let mut helped = Vec::new();
+    for one in learned {
+        if !bench.prepage.leaves_alone(&one.program.name)? {
+            helped.push(one);
+        }
+    }
+    simultaneous::measure_all(bench, parameters, &helped, left.at_once, writer)
+}
+
+/// The scenarios of other people's tools that are not there.
+fn leave_out_missing(parameters: &mut Parameters) {
+    let tools = [
+        (Scenario::Vmtouch, packages::locate("vmtouch").is_some()),
+        (Scenario::Preload, preload::is_installed()),
+    ];
+    for (scenario, is_installed) in tools {
+        if !is_installed && parameters.scenarios.contains(&scenario) {
+            let word = scenario.word();
+            eprintln!("the scenario {word} is left out, not installed: apt-get install {word}");
+            parameters.scenarios.retain(|s| *s != scenario);
+        }
     }
 }
 
 fn first_line(bench: &Bench, parameters: &Parameters, programs: Vec<ProgramFacts>) -> Run {
+    let mut versions = circumstances::versions(Some(bench.prepage.version()));
+    versions.extend(packages::versions(&["preload", "vmtouch"]));
     Run {
         format: FORMAT,
         time_unix_s: circumstances::time_unix_s(),
         parameters: parameters.clone(),
         programs,
         machine: bench.ground.machine(),
-        versions: circumstances::versions(Some(bench.prepage.version())),
+        versions,
     }
 }
 
-/// Learns a program and measures these of its slots. `None` if prepage does not learn it, or leaves it alone: no help to
-/// compare then.
+/// Measures these slots of a program.
 fn measure_program(
     bench: &mut Bench,
     parameters: &Parameters,
-    program: Prepared,
+    learned: &Learned,
+    other: Option<&Learned>,
     slots: Vec<Slot>,
     writer: &mut Writer,
-) -> Result<Option<Learned>> {
-    eprintln!("== {} ==", program.name);
-    let Some(learned) = learn(bench, parameters, program, writer)? else {
-        return Ok(None);
-    };
+) -> Result<()> {
+    eprintln!("== {} ==", learned.program.name);
     if !slots.is_empty() && parameters.scenarios.contains(&Scenario::PrefetchOnly) {
         for _ in 0..RECORDED_LAUNCHES {
-            let accesses = sample::record_accesses(bench, parameters, &learned)?;
+            let accesses = sample::record_accesses(bench, parameters, learned)?;
             if let Some(accesses) = accesses {
                 writer.write(&Line::FirstAccesses(Box::new(accesses)))?;
             }
@@ -137,16 +199,18 @@ fn measure_program(
         // Of a program that is left alone nothing is known to prefetch. What was decided may change with any launch.
         let is_left_alone = bench.prepage.leaves_alone(&learned.program.name)?;
         if is_left_alone && slot.scenario.needs_sequence() {
-            eprintln!(
-                "{:>16}  left out: prepage leaves the program alone",
-                slot.scenario.word()
-            );
+            let word = slot.scenario.word();
+            eprintln!("{word:>16}  left out: prepage leaves the program alone");
             continue;
         }
-        measure_slot(bench, parameters, &learned, slot, is_left_alone, writer)?;
+        let subject = Subject {
+            learned,
+            other: other.filter(|_| slot.scenario == Scenario::OtherProgram),
+            is_left_alone,
+        };
+        measure_slot(bench, parameters, &subject, slot, writer)?;
     }
-    let is_left_alone = bench.prepage.leaves_alone(&learned.program.name)?;
-    Ok((!is_left_alone).then_some(learned))
+    Ok(())
 }
 
 /// Launches a program until prepage knows what to do with it: helped, held out on trial and refined as by default. The
@@ -159,57 +223,78 @@ fn learn(
 ) -> Result<Option<Learned>> {
     sample::warm_up(bench, parameters, &program)?;
     let is_cold = parameters.learn == Learn::Cold;
-    let mut pages = SequencePages::default();
-    let mut progress = Progress::Learning;
+    let mut known = Known::default();
+    let (mut learned, mut is_enough) = (None, false);
     for block in 0..LEARNING_LAUNCHES_MAX {
-        let slot = learning_slot(&program, block);
-        match sample::learn(bench, parameters, &program, &slot, is_cold)? {
-            Ok(launch) => {
-                show(&launch, true);
-                writer.write(&Line::LearningLaunch(launch))?;
-            }
+        let slot = Slot {
+            program: program.name.clone(),
+            block,
+            order: 0,
+            scenario: Scenario::Record,
+            attempt: 0,
+        };
+        let mut launch = match sample::learn(bench, parameters, &program, &slot, is_cold)? {
+            Ok(launch) => launch,
             Err(discarded) => {
                 eprintln!("  left out: {}", discarded.reason);
                 writer.write(&Line::DiscardedLaunch(discarded))?;
                 return Ok(None);
             }
-        }
-        progress = bench.prepage.progress(&program.name)?;
-        let is_enough = match &progress {
-            Progress::Learning => block + 1 >= PROFILING_LAUNCHES_MAX,
-            Progress::Helps { sequence, is_final } => {
-                pages = SequencePages::of(sequence);
-                // Warm launches refine nothing and are no trial.
-                *is_final || !is_cold
-            }
-            // The sequence is not kept: the last one says what the program reads.
-            Progress::LeavesAlone => true,
         };
-        if is_enough {
+        if let Some((app, state)) = bench.prepage.kept(&program.name)? {
+            launch.known_pages = Some(state.sequence.pages());
+            learned = is_decided(&state).then_some(app);
+            is_enough = !is_open(&state) || (!is_cold && learned.is_some());
+            match state.phase {
+                Phase::Profiling => known.profiling = state,
+                Phase::Prefetch => known.state = state,
+                // The sequence is not kept: the last one says what the program reads.
+                Phase::Generation | Phase::Off(_) => {}
+            }
+        }
+        show(&launch, true);
+        writer.write(&Line::LearningLaunch(launch))?;
+        if is_enough || (learned.is_none() && block + 1 >= PROFILING_LAUNCHES_MAX) {
             break;
         }
     }
-    if !matches!(progress, Progress::Learning) {
-        return Ok(Some(Learned { program, pages }));
+    if let Some(app) = learned {
+        let pages = SequencePages::of(&known.state.sequence);
+        return Ok(Some(Learned {
+            program,
+            app,
+            known,
+            pages,
+        }));
     }
-    let phase = bench.prepage.phase(&program.name);
-    let reason = format!("prepage does not learn it: {phase}");
+    let reason = format!("prepage does not learn it: {:?}", known.profiling.phase);
     eprintln!("  left out: {reason}");
     writer.write(&Line::DiscardedLaunch(Box::new(Discarded {
-        slot: learning_slot(&program, PROFILING_LAUNCHES_MAX),
+        slot: Slot {
+            program: program.name,
+            block: PROFILING_LAUNCHES_MAX,
+            order: 0,
+            scenario: Scenario::Record,
+            attempt: 0,
+        },
         reason,
         state: None,
     })))?;
     Ok(None)
 }
 
-fn learning_slot(program: &Prepared, block: u32) -> Slot {
-    Slot {
-        program: program.name.clone(),
-        block,
-        order: 0,
-        scenario: Scenario::Record,
-        attempt: 0,
+/// Whether prepage helps, or leaves alone.
+fn is_decided(state: &LaunchState) -> bool {
+    matches!(state.phase, Phase::Prefetch | Phase::Off(_))
+}
+
+/// Whether cold launches are still to be learned from: the sequence is being refined, or help is on trial.
+fn is_open(state: &LaunchState) -> bool {
+    let parameters = LaunchParams::default();
+    match state.phase {
+        Phase::Prefetch => is_refining(state, &parameters) || is_unclear(state, &parameters),
+        Phase::Off(_) => false,
+        Phase::Profiling | Phase::Generation => true,
     }
 }
 
@@ -217,15 +302,14 @@ fn learning_slot(program: &Prepared, block: u32) -> Slot {
 fn measure_slot(
     bench: &mut Bench,
     parameters: &Parameters,
-    learned: &Learned,
+    subject: &Subject<'_>,
     mut slot: Slot,
-    is_left_alone: bool,
     writer: &mut Writer,
 ) -> Result<()> {
     let mut attempts = Attempts::default();
     while let Some(attempt) = attempts.next() {
         slot.attempt = attempt;
-        match sample::measure(bench, parameters, learned, &slot, is_left_alone)? {
+        match sample::measure(bench, parameters, subject, &slot)? {
             Ok(launch) => {
                 show(&launch, false);
                 return writer.write(&Line::Launch(launch));

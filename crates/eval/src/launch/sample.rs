@@ -5,13 +5,16 @@ use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
 use super::held::{Held, Running};
 use super::picture::Seen;
+use super::preload::Preload;
+use super::profiles;
 use super::programs::{Prepared, Window};
-use super::record::{CacheState, Discarded, FirstAccesses, Launch, Parameters, Slot};
+use super::record::{CacheState, Discarded, FirstAccesses, Launch, Parameters, Preloaded, Slot};
 use super::scenario::Scenario;
 use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_counters};
 use crate::clock::{now_ns, process_cpu_us};
 use crate::error::Result;
+use prepage_kernel::page::page_size;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitStatus;
@@ -19,19 +22,36 @@ use std::process::ExitStatus;
 /// What became of a slot.
 pub type Outcome = std::result::Result<Box<Launch>, Box<Discarded>>;
 
-/// Measures one launch of a program that prepage has learned, or leaves alone: then prepage is asked as a user asks it.
+/// What is launched.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The program, and what prepage has learned of it.
+    pub learned: &'a Learned,
+    /// The program whose sequence prepage is made to know instead.
+    pub other: Option<&'a Learned>,
+    /// Whether prepage leaves it alone: then it is asked as a user asks it.
+    pub is_left_alone: bool,
+}
+
+/// Measures one launch.
 pub fn measure(
     bench: &mut Bench,
     parameters: &Parameters,
-    learned: &Learned,
+    subject: &Subject<'_>,
     slot: &Slot,
-    is_left_alone: bool,
 ) -> Result<Outcome> {
+    let Subject { learned, other, .. } = *subject;
     let program = &learned.program;
     let is_warm = slot.scenario == Scenario::Warm;
+    let is_left_alone = subject.is_left_alone && slot.scenario == Scenario::Fast;
+    let sequence = other.map(|other| &other.known.state.sequence);
+    if let Some(state) = profiles::made(slot.scenario, &learned.known, sequence, page_size()) {
+        let name = &program.name;
+        bench.prepage.make_known(name, &learned.app, &state)?;
+    }
     let state = if is_warm {
         warm_up(bench, parameters, program)?;
-        cache::look(&[&learned.pages])?
+        cache::look(&[&SequencePages::certain(&learned.known.state.sequence)])?
     } else {
         cache::make_cold(&[&learned.pages])?
     };
@@ -51,8 +71,7 @@ pub fn measure(
         return discard(reason);
     }
     let name = &program.name;
-    let left_alone = is_left_alone && slot.scenario == Scenario::Fast;
-    let command = match left_alone {
+    let command = match is_left_alone {
         true => bench.prepage.unreported(name, &program.command),
         false => bench
             .prepage
@@ -62,26 +81,27 @@ pub fn measure(
         program,
         command: &command,
         beside: (slot.scenario == Scenario::Vmtouch).then(|| vmtouch(&learned.pages)),
+        is_preloaded: slot.scenario == Scenario::Preload,
         is_cold: !is_warm,
         window: program.window.filter(|_| slot.scenario.runs_program()),
         recorder: None,
     };
     let seen = watch(bench, parameters, wanted)?;
-    let takes_part = slot.scenario.prepage_arguments().is_some() && !left_alone;
-    let report = if takes_part {
+    let is_reported = slot.scenario.is_reported() && !is_left_alone;
+    let report = if is_reported {
         bench.prepage.wait_for_report(name, slot.scenario)
     } else {
         None
     };
     bench.end_processes();
-    if let Some(reason) = why_unusable(bench, parameters, &seen, takes_part && report.is_none()) {
+    if let Some(reason) = why_unusable(bench, parameters, &seen, is_reported && report.is_none()) {
         return discard(format!("{reason}{}", bench.last_words(program)));
     }
     let store_bytes = bench.prepage.store_bytes(name);
-    let launch = launch(slot, seen, Some(state), report, store_bytes);
     Ok(Ok(Box::new(Launch {
-        left_alone,
-        ..launch
+        left_alone: is_left_alone,
+        other_program: other.map(|other| other.program.name.clone()),
+        ..launch(slot, seen, Some(state), report, store_bytes)
     })))
 }
 
@@ -93,9 +113,7 @@ pub fn learn(
     slot: &Slot,
     is_cold: bool,
 ) -> Result<Outcome> {
-    let line = bench
-        .prepage
-        .command_line(&program.name, &[], &program.command);
+    let line = bench.prepage.learning(&program.name, &program.command);
     let wanted = Wanted {
         is_cold,
         ..Wanted::of(program, &line)
@@ -115,11 +133,11 @@ pub fn learn(
     Ok(Ok(Box::new(launch(slot, seen, None, report, store_bytes))))
 }
 
-/// Launches the program once, unmeasured.
-pub fn warm_up(bench: &mut Bench, parameters: &Parameters, program: &Prepared) -> Result<()> {
-    watch(bench, parameters, Wanted::of(program, &program.command))?;
+/// Launches the program once, in no sample. Returns how long that took, in nanoseconds.
+pub fn warm_up(bench: &mut Bench, parameters: &Parameters, program: &Prepared) -> Result<u64> {
+    let seen = watch(bench, parameters, Wanted::of(program, &program.command))?;
     bench.end_processes();
-    Ok(())
+    Ok(seen.seen.t_end_ns)
 }
 
 /// Records one warm launch of a program that prepage has learned; nothing where this kernel reports no accesses.
@@ -160,6 +178,9 @@ fn launch(
         t_first_frame_ns: watched.seen.t_first_frame_ns,
         capped: watched.seen.capped,
         t_vmtouch_ns: watched.t_beside_ns,
+        known_pages: None,
+        preload: watched.preloaded,
+        other_program: None,
         frames: watched.seen.frames,
         state,
         cpu_us: watched.cpu_us,
@@ -184,6 +205,7 @@ struct Watched {
     counted_ns: u64,
     seen: Seen,
     t_beside_ns: Option<u64>,
+    preloaded: Option<Preloaded>,
     status: Option<ExitStatus>,
     cpu_us: u64,
     strangers_ms: f64,
@@ -216,6 +238,8 @@ struct Wanted<'a> {
     command: &'a [OsString],
     /// What is let go just before it.
     beside: Option<Vec<OsString>>,
+    /// Whether the daemon `preload` reads before it what it predicts.
+    is_preloaded: bool,
     /// Whether the cache is dropped when nothing but the exec is left: looking at the state, and starting the commands,
     /// brought some of it in.
     is_cold: bool,
@@ -231,6 +255,7 @@ impl<'a> Wanted<'a> {
             program,
             command,
             beside: None,
+            is_preloaded: false,
             is_cold: false,
             window: program.window,
             recorder: None,
@@ -253,6 +278,8 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
     if wanted.is_cold {
         cache::drop_all()?;
     }
+    let preload = bench.preload.as_ref().filter(|_| wanted.is_preloaded);
+    let preloaded = preload.map(Preload::fetch).transpose()?;
     let load = load();
     let counted = Counted::read(bench);
     if let Some(recorder) = wanted.recorder {
@@ -290,6 +317,7 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
         counted_ns,
         seen,
         t_beside_ns,
+        preloaded,
         status,
         ..watched
     })
@@ -324,6 +352,7 @@ fn difference(before: &Counted, after: &Counted) -> Watched {
         counted_ns: 0,
         seen: Seen::default(),
         t_beside_ns: None,
+        preloaded: None,
         status: None,
         cpu_us,
         strangers_ms,

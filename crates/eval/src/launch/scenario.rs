@@ -1,4 +1,4 @@
-//! What is done for a launch: the scenarios of FAST section 5.1, and what people do without it.
+//! What is done for a launch: the scenarios of FAST section 5, and what people do without it.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,11 +33,63 @@ pub enum Scenario {
     WholeFiles,
     /// `vmtouch -t` of the same files, beside the program: what people do by hand.
     Vmtouch,
+    /// What Debian's daemon `preload` predicts is in memory, then the program begins: what people install.
+    Preload,
     /// As cold, and recorded: what recording costs.
     Record,
     /// As fast, and not recorded.
     FastUnrecorded,
+    /// As fast, and recorded.
+    FastRecorded,
+    /// A first launch: every path call is recorded too.
+    Profile,
+    /// The last launch of the profiling phase: the sequence is generated after it.
+    Generate,
+    /// prepage knows that it leaves the program alone.
+    LeftAlone,
+    /// As fast, with the program's files and pages of these that it does not use: FAST's first update experiment.
+    OtherOffsets,
+    /// As fast, with another program's sequence: FAST's second update experiment.
+    OtherProgram,
+    /// As fast, after all files were updated.
+    OtherVersions,
 }
+
+/// What the paper's section 5.1 compares, and what people do without it.
+pub const USUAL: [Scenario; 7] = [
+    Scenario::Cold,
+    Scenario::Warm,
+    Scenario::Sorted,
+    Scenario::Fast,
+    Scenario::PrefetchOnly,
+    Scenario::WholeFiles,
+    Scenario::Vmtouch,
+];
+
+/// What the paper's Table 4 compares, and what a launch costs that is left alone.
+pub const OVERHEADS: [Scenario; 6] = [
+    Scenario::Cold,
+    Scenario::Profile,
+    Scenario::Generate,
+    Scenario::FastUnrecorded,
+    Scenario::FastRecorded,
+    Scenario::LeftAlone,
+];
+
+/// What the paper's update experiments compare.
+pub const MISMATCH: [Scenario; 6] = [
+    Scenario::Cold,
+    Scenario::Warm,
+    Scenario::FastUnrecorded,
+    Scenario::OtherOffsets,
+    Scenario::OtherProgram,
+    Scenario::OtherVersions,
+];
+
+/// prepage fetches for this launch and learns nothing of it.
+const FAST_UNRECORDED: &[&str] = &[
+    "--order", "launch", "--start", "together", "--record", "never",
+];
 
 impl Scenario {
     /// The word for it, on the command line and in records.
@@ -50,29 +102,63 @@ impl Scenario {
             Self::PrefetchOnly => "prefetch_only",
             Self::WholeFiles => "whole_files",
             Self::Vmtouch => "vmtouch",
+            Self::Preload => "preload",
             Self::Record => "record",
             Self::FastUnrecorded => "fast_unrecorded",
+            Self::FastRecorded => "fast_recorded",
+            Self::Profile => "profile",
+            Self::Generate => "generate",
+            Self::LeftAlone => "left_alone",
+            Self::OtherOffsets => "other_offsets",
+            Self::OtherProgram => "other_program",
+            Self::OtherVersions => "other_versions",
         }
     }
 
     /// What `prepage run` is told; `None` where prepage takes no part, not even as a launcher.
     pub fn prepage_arguments(self) -> Option<&'static [&'static str]> {
         match self {
-            Self::Cold | Self::Warm | Self::Vmtouch => None,
+            Self::Cold | Self::Warm | Self::Vmtouch | Self::Preload => None,
             Self::Sorted => Some(&["--order", "lba", "--start", "before"]),
             Self::Fast => Some(&["--order", "launch", "--start", "together"]),
             Self::PrefetchOnly => Some(&["--order", "launch", "--start", "only"]),
             Self::WholeFiles => Some(&["--order", "whole-files", "--start", "together"]),
-            Self::Record => Some(&["--order", "none", "--record", "always"]),
-            Self::FastUnrecorded => Some(&[
-                "--order", "launch", "--start", "together", "--record", "never",
+            Self::Record | Self::Profile | Self::Generate => {
+                Some(&["--order", "none", "--record", "always"])
+            }
+            Self::FastUnrecorded
+            | Self::OtherOffsets
+            | Self::OtherProgram
+            | Self::OtherVersions => Some(FAST_UNRECORDED),
+            Self::FastRecorded => Some(&[
+                "--order", "launch", "--start", "together", "--record", "always",
             ]),
+            // As a person types it.
+            Self::LeftAlone => Some(&[]),
         }
     }
 
     /// Whether it is about what is known of a program: how it is fetched, or what recording it costs.
     pub fn needs_sequence(self) -> bool {
-        !matches!(self, Self::Cold | Self::Warm | Self::Fast)
+        !matches!(self, Self::Cold | Self::Warm | Self::Fast | Self::Preload)
+    }
+
+    /// Whether prepage reports the launch: one that is left alone is nobody's.
+    pub fn is_reported(self) -> bool {
+        self != Self::LeftAlone && self.prepage_arguments().is_some()
+    }
+
+    /// Whether prepage is made to know something else than what it learned of the program.
+    pub fn has_made_profile(self) -> bool {
+        matches!(
+            self,
+            Self::Profile
+                | Self::Generate
+                | Self::LeftAlone
+                | Self::OtherOffsets
+                | Self::OtherProgram
+                | Self::OtherVersions
+        )
     }
 
     /// Whether the program itself runs.

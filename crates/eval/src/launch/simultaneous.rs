@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 const RUNS_MAX: u32 = 5;
 
 /// One measurement: how many at once, block, place in the block, and scenario.
-type Turn = (usize, u32, u32, Scenario);
+pub type Turn = (usize, u32, u32, Scenario);
 
 /// What is asked for and a record does not hold.
 pub fn left(parameters: &Parameters, earlier: &Earlier<Line>) -> Vec<Turn> {

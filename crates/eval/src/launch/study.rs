@@ -1,14 +1,16 @@
 //! `study` of launches: every number is a pure function of the record.
 
 use super::order_bound::{OrderBound, order_bound};
+use super::overheads::{OverheadRow, overheads};
 use super::record::{
     self, Discarded, FirstAccesses, Launch, Line, ProgramFacts, Run, Simultaneous,
 };
 use super::scenario::Scenario;
+use super::sequence::{SequenceRow, sequence};
 use crate::error::Result;
 use crate::statistics::{Estimate, bootstrap, median, median_estimate};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Everything that one record of launches says.
@@ -37,6 +39,12 @@ pub struct ProgramRow {
     pub bound_ms: Option<Estimate>,
     /// The bound of a launch that runs while its pages come in.
     pub order_bound: Option<OrderBound>,
+    /// Pages of the sequence that prepage knew after each launch that it learned from (FAST Figure 5).
+    pub learned_pages: Vec<u64>,
+    /// Its launch sequence, and what launches miss in it.
+    pub sequence: Option<SequenceRow>,
+    /// The cases of FAST Table 4, where they were measured.
+    pub overheads: Vec<OverheadRow>,
     /// What prepage took for it.
     pub costs: Vec<CostRow>,
 }
@@ -54,6 +62,10 @@ pub struct ScenarioRow {
     pub left_alone: usize,
     /// How many the cap ended: they took at least so long.
     pub capped: usize,
+    /// Pages that prepage fetched: the median.
+    pub fetched_pages: Option<f64>,
+    /// Other programs whose sequences it fetched.
+    pub other_programs: BTreeSet<String>,
     /// Every time, in the order of measuring.
     #[serde(skip)]
     pub times_ms: Vec<f64>,
@@ -172,7 +184,7 @@ fn reasons(discarded: &[Discarded]) -> BTreeMap<String, usize> {
 
 /// How long a launch took: of the prefetch alone, until its last page was there, by prepage's clock; the command returns
 /// later.
-fn time_ms(launch: &Launch) -> f64 {
+pub(super) fn time_ms(launch: &Launch) -> f64 {
     let completed_us = (launch.slot.scenario == Scenario::PrefetchOnly)
         .then(|| launch.reported("prefetch.completed_us"))
         .flatten();
@@ -217,6 +229,9 @@ fn program_row(
             .collect(),
         bound_ms: bound(launches),
         order_bound: order_bound(launches, recorded),
+        learned_pages: learning.iter().filter_map(|l| l.known_pages).collect(),
+        sequence: sequence(launches),
+        overheads: overheads(launches),
         costs: costs(launches, learning),
     }
 }
@@ -227,6 +242,8 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         .filter(|launch| launch.slot.scenario == scenario)
         .collect();
     let times_ms: Vec<f64> = own.iter().map(|launch| time_ms(launch)).collect();
+    let fetched = own.iter().filter_map(|l| l.reported("prefetch.pages"));
+    let others = own.iter().filter_map(|l| l.other_program.clone());
     let is_compared = scenario != Scenario::Cold;
     ScenarioRow {
         scenario,
@@ -234,6 +251,8 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         helped: own.iter().filter(|launch| launch.is_helped()).count(),
         left_alone: own.iter().filter(|launch| launch.left_alone).count(),
         capped: own.iter().filter(|launch| launch.capped).count(),
+        fetched_pages: median(&fetched.collect::<Vec<f64>>()),
+        other_programs: others.collect(),
         time_ms: median_estimate(&times_ms),
         times_ms,
         ratio_to_cold: is_compared
@@ -302,8 +321,8 @@ fn costs(launches: &[Launch], learning: &[Launch]) -> Vec<CostRow> {
             .filter_map(|l| l.reported("recording.cpu_us"))
             .collect()
     };
-    add("learning, first: recording CPU, us", recorded(true));
-    add("learning, later: recording CPU, us", recorded(false));
+    add("1st learning CPU, us", recorded(true));
+    add("later learning CPU, us", recorded(false));
     for (name, path) in COSTS {
         let of = launches
             .iter()

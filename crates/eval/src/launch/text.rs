@@ -1,10 +1,13 @@
 //! A study of launches as tables of text.
 
+use super::paper;
 use super::record::Learn;
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
+use super::tables;
 use crate::statistics::Estimate;
 use crate::study::text::{add_discarded, add_tables, cells, interval, percent};
+use std::fmt::Write;
 
 /// The whole study.
 pub fn show(study: &LaunchStudy) -> String {
@@ -13,10 +16,18 @@ pub fn show(study: &LaunchStudy) -> String {
         time_rows(study),
         ratio_rows(study),
         bound_rows(study),
+        tables::overhead_rows(study),
+        tables::mismatch_rows(study),
         simultaneous_rows(study),
+        tables::learning_rows(study),
+        tables::sequence_rows(study),
         cost_rows(study),
+        paper::rows(study),
     ];
     add_tables(&mut out, &tables);
+    for note in tables::notes(study) {
+        let _ = writeln!(out, "\n  {note}");
+    }
     add_discarded(&mut out, &study.discarded);
     out
 }
@@ -48,17 +59,20 @@ fn row_of(program: &ProgramRow, scenario: Scenario) -> Option<&ScenarioRow> {
 }
 
 /// More digits where there is less.
-fn time(estimate: Option<Estimate>) -> String {
+pub fn time(estimate: Option<Estimate>) -> String {
     let decimals = usize::from(estimate.is_some_and(|e| e.value < 100.0));
     interval(estimate, decimals)
 }
 
-/// A row for each program, a column for each scenario: the time.
+/// A row for each program, a column for each scenario: the time; and the bounds, where there are any.
 pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let scenarios = scenarios(study);
     let mut rows = vec![cells(&["program"])];
     rows[0].extend(scenarios.iter().map(|s| s.word().to_owned()));
-    rows[0].extend(cells(&["bound", "order bound"]));
+    let has_bounds = study.programs.iter().any(|p| p.bound_ms.is_some());
+    if has_bounds {
+        rows[0].extend(cells(&["bound", "order bound"]));
+    }
     for program in &study.programs {
         let mut row = vec![program.program.clone()];
         row.extend(scenarios.iter().map(|&scenario| {
@@ -67,40 +81,53 @@ pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
             let text = time(found.and_then(|s| s.time_ms));
             if at_least { format!(">= {text}") } else { text }
         }));
-        row.push(time(program.bound_ms));
-        row.push(time(program.order_bound.map(|bound| bound.mapped.time_ms)));
+        if has_bounds {
+            row.push(time(program.bound_ms));
+            row.push(time(program.order_bound.map(|bound| bound.mapped.time_ms)));
+        }
         rows.push(row);
     }
     rows
 }
 
-/// A row for each program and the mean: time over cold, gap closed, and in how many launches prepage really helped.
+/// A row for each program and the mean: time over cold, and of FAST the gap closed, and in how many launches prepage
+/// really helped.
 pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
-    let compared: Vec<Scenario> = scenarios(study)
-        .into_iter()
-        .filter(|s| *s != Scenario::Cold && s.runs_program())
-        .collect();
+    let scenarios = scenarios(study);
+    let compared = || {
+        let compared = scenarios.iter().copied();
+        compared.filter(|s| *s != Scenario::Cold && s.runs_program())
+    };
+    if compared().next().is_none() {
+        return Vec::new();
+    }
+    let has_fast = scenarios.contains(&Scenario::Fast);
     let mut rows = vec![cells(&["time over cold, paired"])];
-    rows[0].extend(compared.iter().map(|s| s.word().to_owned()));
-    rows[0].extend(cells(&["gap closed by fast", "helped"]));
+    rows[0].extend(compared().map(|s| s.word().to_owned()));
+    if has_fast {
+        rows[0].extend(cells(&["gap closed by fast", "helped"]));
+    }
     for program in &study.programs {
         let mut row = vec![program.program.clone()];
         row.extend(
-            compared.iter().map(|&scenario| {
+            compared().map(|scenario| {
                 interval(row_of(program, scenario).and_then(|s| s.ratio_to_cold), 2)
             }),
         );
-        let fast = row_of(program, Scenario::Fast);
-        row.push(percent(fast.and_then(|s| s.gap_closed)));
-        row.push(fast.map_or("-".into(), helped));
+        if has_fast {
+            let fast = row_of(program, Scenario::Fast);
+            row.push(percent(fast.and_then(|s| s.gap_closed)));
+            row.push(fast.map_or("-".into(), helped));
+        }
         rows.push(row);
     }
     if !study.overall.is_empty() {
         let mut row = vec!["mean over programs".to_owned()];
-        row.extend(compared.iter().map(|&scenario| {
+        row.extend(compared().map(|scenario| {
             let found = study.overall.iter().find(|o| o.scenario == scenario);
             interval(found.map(|o| o.ratio_to_cold), 2)
         }));
+        row.resize(rows[0].len(), String::new());
         rows.push(row);
     }
     rows
@@ -140,6 +167,20 @@ pub fn bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     rows
 }
 
+/// A time over cold as a change in hundredths.
+pub fn change(ratio_to_cold: Estimate) -> String {
+    let hundredths = |ratio: f64| (ratio - 1.0) * 100.0;
+    let Estimate {
+        value, low, high, ..
+    } = ratio_to_cold;
+    format!(
+        "{:+.0} % [{:+.0}, {:+.0}]",
+        hundredths(value),
+        hundredths(low),
+        hundredths(high)
+    )
+}
+
 /// A row for each number of programs and scenario.
 pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
@@ -159,7 +200,7 @@ pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     rows
 }
 
-/// What prepage took: a row for each cost, a column for each program.
+/// What prepage took: a row for each program, a column for each cost.
 pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let mut names: Vec<&str> = Vec::new();
     for cost in study.programs.iter().flat_map(|p| &p.costs) {
@@ -168,14 +209,14 @@ pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         }
     }
     let mut rows = vec![cells(&["prepage's own"])];
-    rows[0].extend(study.programs.iter().map(|p| p.program.clone()));
-    for name in names {
-        let of = |program: &ProgramRow| {
-            let found = program.costs.iter().find(|cost| cost.name == name);
+    rows[0].extend(names.iter().map(|name| (*name).to_owned()));
+    for program in &study.programs {
+        let of = |name: &&str| {
+            let found = program.costs.iter().find(|cost| cost.name == *name);
             found.map_or("-".into(), |cost| format!("{:.0}", cost.median))
         };
-        let mut row = vec![name.to_owned()];
-        row.extend(study.programs.iter().map(of));
+        let mut row = vec![program.program.clone()];
+        row.extend(names.iter().map(of));
         rows.push(row);
     }
     rows

@@ -225,6 +225,11 @@ pub fn dot(site: &Site<'_>) -> Result<Vec<OsString>> {
     words(&["dot", "-Tpng", "-o", "graph.png", "graph.dot"])
 }
 
+/// Says the name of the system.
+pub fn uname(_: &Site<'_>) -> Result<Vec<OsString>> {
+    words(&["uname"])
+}
+
 /// Asks a database.
 pub fn sqlite3(site: &Site<'_>) -> Result<Vec<OsString>> {
     site.write("table.sql", content::sql(&mut site.random(), 20_000))?;

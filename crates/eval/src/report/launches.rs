@@ -2,17 +2,17 @@
 
 use super::html::{escape, figure, folded, machine_rows, pairs, table};
 use super::plot::{Interval, Mark, Strip, intervals, scenario_colour, strips};
+use crate::launch::paper;
 use crate::launch::scenario::Scenario;
 use crate::launch::study::{LaunchStudy, ProgramRow, ScenarioRow};
-use crate::launch::text;
-use crate::statistics::Estimate;
-use crate::study::text::percent;
+use crate::launch::{tables, text};
 use std::fmt::Write;
 
 /// The whole section of one record.
 pub fn section(study: &LaunchStudy) -> String {
     let mut out = format!("<section><h2>{}</h2>\n", escape(&text::heading(study)));
     out += &key_numbers(study);
+    out += &table(&paper::rows(study));
     out += &figure(
         "Time over cold",
         "The median of the pairs with its interval; warm is all that there is to gain.",
@@ -21,37 +21,48 @@ pub fn section(study: &LaunchStudy) -> String {
     out += &table(&text::time_rows(study));
     out += &table(&text::ratio_rows(study));
     out += &bounds(study);
-    out += &table(&text::simultaneous_rows(study));
-    out += &table(&text::cost_rows(study));
-    for program in &study.programs {
-        out += &figure(
-            &format!("{}: every launch", escape(&program.program)),
-            "A dot is a launch; the bar is the median, the band its interval.",
-            &program_plot(program),
-        );
+    for rows in [
+        tables::overhead_rows(study),
+        tables::mismatch_rows(study),
+        text::simultaneous_rows(study),
+        tables::learning_rows(study),
+        tables::sequence_rows(study),
+        text::cost_rows(study),
+    ] {
+        out += &table(&rows);
     }
+    for note in tables::notes(study) {
+        let _ = writeln!(out, "<p>{}</p>", escape(note));
+    }
+    out += &every_launch(study);
     out += &discarded(study);
     out += &circumstances(study);
     out + "</section>\n"
+}
+
+/// A plot of each program, shown when asked for.
+fn every_launch(study: &LaunchStudy) -> String {
+    let plot = |program: &ProgramRow| {
+        figure(
+            &escape(&program.program),
+            "A dot is a launch; the bar is the median, the band its interval.",
+            &program_plot(program),
+        )
+    };
+    let plots: String = study.programs.iter().map(plot).collect();
+    format!("<details><summary>Every launch</summary>{plots}</details>\n")
 }
 
 /// What the paper's Figure 6 ends with: the mean over the programs.
 fn key_numbers(study: &LaunchStudy) -> String {
     let mut out = String::from("<div class=\"keys\">");
     for row in study.overall.iter().filter(|o| o.scenario.runs_program()) {
-        let less = |value: f64| value - 1.0;
-        let change = Estimate {
-            value: less(row.ratio_to_cold.value),
-            low: less(row.ratio_to_cold.low),
-            high: less(row.ratio_to_cold.high),
-            ..row.ratio_to_cold
-        };
         let _ = write!(
             out,
             "<div><b style=\"color:{}\">{}</b><span>{}</span> of the cold launch's time, mean of {} programs</div>",
             scenario_colour(row.scenario),
             words(row.scenario),
-            percent(Some(change)),
+            text::change(row.ratio_to_cold),
             row.ratio_to_cold.n
         );
     }

@@ -6,6 +6,7 @@ use prepage_core::launch::manager::{Help, Phase};
 use prepage_core::launch::misses::{Misses, from_accesses, from_requests};
 use prepage_core::launch::recording::{LaunchEnd, Recording};
 use prepage_engine::{LaunchResult, PrefetchOutcome};
+use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
 use serde::{Deserialize, Serialize};
 
@@ -34,10 +35,25 @@ pub struct LaunchRecord {
     pub misses: Option<Misses>,
     /// The same by block requests, in the paper's classes; none without a block map.
     pub request_misses: Option<Misses>,
+    /// What came after it, in nobody's way.
+    pub after: AfterRecord,
     /// From its beginning until the command was executed, in microseconds; none where nobody waited for that.
     pub t_begin_to_exec_us: Option<u64>,
     /// From the exec until the prefetch began, in microseconds; none where the launch was announced.
     pub noticed_us: Option<u64>,
+}
+
+/// How long what comes after a launch that was recorded took (FAST Table 4, the last step of its cases 4 and 7), in
+/// microseconds; 0 without a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterRecord {
+    /// To name its files and look them up on their devices (FAST's LBA-to-inode reverse mapper).
+    pub named_us: u64,
+    /// To count its misses.
+    pub misses_us: u64,
+    /// To learn from it, which may generate the launch sequence, and to write the profile. Not counted where the service
+    /// does it, which writes behind.
+    pub learned_us: u64,
 }
 
 /// A decision, in numbers.
@@ -94,8 +110,13 @@ impl LaunchRecord {
     pub fn new(app: &AppId, decided: &Decided, result: &LaunchResult) -> Self {
         let (recording, sequence) = (result.recording.as_ref(), &decided.state.sequence);
         let since_ns = decided.state.began_ns;
+        let began = monotonic_ns();
         let known = recording.filter(|_| !sequence.reads.is_empty());
         let by_map = known.zip(result.block_map.as_ref());
+        let misses = known.map(|r| from_accesses(r, sequence, since_ns));
+        let request_misses =
+            by_map.map(|(r, map)| from_requests(r, map, sequence, since_ns, page_size()));
+        let counted_us = (monotonic_ns() - began) / 1_000;
         Self {
             app: app.to_string(),
             phase: decided.state.phase,
@@ -106,9 +127,13 @@ impl LaunchRecord {
             device_pages: result.measured.device_pages,
             prefetch: result.prefetch,
             recording: recording.map(|r| in_numbers(r, result.measured.recording_us)),
-            misses: known.map(|r| from_accesses(r, sequence, since_ns)),
-            request_misses: by_map
-                .map(|(r, map)| from_requests(r, map, sequence, since_ns, page_size())),
+            misses,
+            request_misses,
+            after: AfterRecord {
+                named_us: result.named_us,
+                misses_us: known.map_or(0, |_| counted_us),
+                learned_us: 0,
+            },
             t_begin_to_exec_us: None,
             noticed_us: None,
         }

@@ -106,6 +106,14 @@ pub fn scenario_colour(scenario: Scenario) -> &'static str {
         Scenario::Vmtouch => "#7d6b5d",
         Scenario::Record => "#e5989b",
         Scenario::FastUnrecorded => "#b5838d",
+        Scenario::FastRecorded => "#f4a261",
+        Scenario::Preload => "#6a4c93",
+        Scenario::Profile => "#8f2d56",
+        Scenario::Generate => "#d8789b",
+        Scenario::LeftAlone => "#8ab17d",
+        Scenario::OtherOffsets => "#457b9d",
+        Scenario::OtherProgram => "#1d3557",
+        Scenario::OtherVersions => "#84a9ac",
     }
 }
 

@@ -300,7 +300,11 @@ impl Alone {
             executed,
         };
         result.measured.launch_us = charged_us(&result.measured, &moments);
+        let learns = monotonic_ns();
         self.keep(&circumstances, &result);
+        if result.recording.is_some() {
+            record.after.learned_us = (monotonic_ns() - learns) / 1_000;
+        }
         self.report(&record);
     }
 
