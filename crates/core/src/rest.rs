@@ -12,7 +12,12 @@ use crate::params::SwitchParams;
 pub struct Rest {
     left: u32,
     last: u32,
+    /// Helped switches whose demand went on, since one whose demand ended.
+    endless: u32,
 }
+
+/// So many switches whose demand went on have an application left alone: one may be of somebody in haste.
+const ENDLESS_MIN: u32 = 2;
 
 impl Rest {
     /// Switches left.
@@ -34,6 +39,10 @@ impl Rest {
 
     /// Demand went on in a helped switch long after all was fetched that was planned for it.
     pub fn demand_went_on(&mut self, params: &SwitchParams) {
+        self.endless = self.endless.saturating_add(1);
+        if self.endless < ENDLESS_MIN {
+            return;
+        }
         let doubled = self.last.saturating_mul(2);
         self.last = doubled.clamp(params.retry_switches, params.retry_switches_max);
         self.left = self.last;

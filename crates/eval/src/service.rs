@@ -111,7 +111,7 @@ impl Service {
     ) -> Result<Self> {
         let own = places.memory.join("prepage");
         fs::create_dir_all(own.join("state")).context("make", own.display())?;
-        for name in ["prepage", "prepaged"] {
+        for name in ["prepage", "prepage-control", "prepaged"] {
             fs::copy(directory.join(name), own.join(name)).map_err(|_| absent(directory))?;
         }
         let configuration = own.join("prepage.toml");

@@ -41,6 +41,7 @@ pub mod perf;
 pub mod process;
 pub mod process_madvise;
 pub mod process_vm;
+pub mod procmap;
 pub mod psi;
 pub mod ptrace;
 pub mod readahead;

@@ -105,7 +105,7 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-fn parse_name(name: &[u8]) -> (Option<PathBuf>, Option<String>, bool) {
+pub(crate) fn parse_name(name: &[u8]) -> (Option<PathBuf>, Option<String>, bool) {
     if name.is_empty() {
         return (None, None, false);
     }

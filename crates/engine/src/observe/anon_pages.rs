@@ -9,8 +9,9 @@
 use crate::members::Member;
 use prepage_core::anon::{AnonObservation, AnonTargets};
 use prepage_core::extent::{Extent, ExtentSet};
-use prepage_kernel::maps;
+use prepage_kernel::maps::Mapping;
 use prepage_kernel::pagemap::PageEntry;
+use prepage_kernel::procmap;
 
 /// Pages of one process by what its page table says.
 #[derive(Debug, Default)]
@@ -138,8 +139,8 @@ impl Table {
     }
 }
 
-/// Fewer pages in doubt than this are not looked into: reading a large process's mappings takes as long as a hundred
-/// demand faults.
+/// Fewer pages in doubt than this are not looked into: to read a large process's mappings, where the kernel cannot be
+/// asked for single ones, takes as long as a hundred demand faults.
 const DOUBTFUL_PAGES_MIN: u64 = 32;
 
 /// Those of the pages in question that are shared memory (shmem, memfd): swapped out, they have no entry in the page
@@ -155,7 +156,8 @@ fn shmem_pages(
     if doubtful.pages() < DOUBTFUL_PAGES_MIN {
         return ExtentSet::new();
     }
-    let mappings = maps::read(member.instance.pid).unwrap_or_default();
+    let pages = doubtful.extents().iter().map(|e| e.start..e.end());
+    let mappings = procmap::mappings_of(member.instance.pid, pages).unwrap_or_default();
     let shmem: ExtentSet = mappings
         .iter()
         .filter(|mapping| is_shmem(mapping))
@@ -169,7 +171,7 @@ fn shmem_pages(
 
 /// Whether a mapping is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared
 /// anonymous memory. A file on another tmpfs looks like any file here and is left to demand paging.
-fn is_shmem(mapping: &maps::Mapping) -> bool {
+fn is_shmem(mapping: &Mapping) -> bool {
     const NAMES: [&[u8]; 4] = [b"/memfd:", b"/dev/shm/", b"/SYSV", b"/dev/zero"];
     let path = mapping.path.as_ref();
     path.is_some_and(|path| {

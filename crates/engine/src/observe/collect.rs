@@ -145,7 +145,7 @@ fn collect_files(
     for file in asked.keys() {
         paths.remember(file);
     }
-    find_unknown(task, &theirs, opens, paths);
+    find_unknown(task, &theirs, trace.reports_access(), opens, paths);
     let mut files: BTreeMap<FileId, InodeKey> = asked
         .keys()
         .map(|file| (file.clone(), (file.device, file.inode)))
@@ -200,10 +200,12 @@ fn asked_pages(task: &Task) -> BTreeMap<FileId, ExtentSet> {
     asked
 }
 
-/// Looks for paths only where an inode has none yet: reading every process's mappings takes milliseconds.
+/// Looks for paths only where an inode has none yet, and among mappings only where it was accessed through one, as far as
+/// the kernel reports that: reading every process's mappings takes milliseconds.
 fn find_unknown(
     task: &Task,
     theirs: &HashMap<InodeKey, FileEvents>,
+    reports_access: bool,
     opens: &[Opening],
     paths: &mut Paths,
 ) {
@@ -220,7 +222,10 @@ fn find_unknown(
     if unknown(paths) {
         paths.find_opened(&task.members, &view);
     }
-    if unknown(paths) {
+    let may_be_mapped = |(key, events): (&_, &FileEvents)| {
+        paths.is_new(key) && (!reports_access || events.is_mapped())
+    };
+    if theirs.iter().any(may_be_mapped) {
         paths.find_mapped(&task.members, &view);
     }
     // Neither: read and closed before we looked. Not to be looked for again, until it is opened again.

@@ -66,6 +66,11 @@ impl FileEvents {
         events.map(|event| (event.at, event.extent))
     }
 
+    /// Whether some were accessed through a mapping, as far as the kernel says.
+    pub fn is_mapped(&self) -> bool {
+        !self.mapped.is_empty()
+    }
+
     /// Pages read from the device.
     pub fn added(&self) -> ExtentSet {
         pages(&self.added)

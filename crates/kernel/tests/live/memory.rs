@@ -1,5 +1,6 @@
 //! pagemap, process_vm_readv and process_madvise on a child.
 
+use prepage_kernel::maps::Mapping;
 use prepage_kernel::pagemap::{
     Categories, PageEntry, PageRegion, Pagemap, ScanSupport, scan_support,
 };
@@ -8,7 +9,7 @@ use prepage_kernel::process_madvise::{
 };
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{HugePages, Lcg, Machine, eventually};
-use prepage_kernel::{Process, maps, process, process_vm, swaps};
+use prepage_kernel::{Process, maps, process, process_vm, procmap, swaps};
 
 #[test]
 fn touch_swaps_in_and_maps_what_it_is_asked_and_nothing_else() {
@@ -341,6 +342,17 @@ fn facts_about_a_child() {
             && !region.executable
             && !region.shared
             && region.path.is_none()
+    );
+    // Asked for single ones, the kernel says the same. The vsyscall page is in the text alone.
+    let is_own = |mapping: &&Mapping| mapping.label.as_deref() != Some("[vsyscall]");
+    let own: Vec<Mapping> = maps.iter().filter(is_own).cloned().collect();
+    let all = procmap::mappings_of(child.pid(), std::iter::once(0..u64::MAX));
+    assert_eq!(all.expect("mappings"), own);
+    let two = [&own[1], &own[own.len() - 1]].map(Mapping::pages);
+    let found = procmap::mappings_of(child.pid(), two.into_iter());
+    assert_eq!(
+        found.expect("mappings"),
+        [&own[1], &own[own.len() - 1]].map(Mapping::clone)
     );
     let exe = std::env::current_exe().expect("own path");
     assert!(
