@@ -325,12 +325,13 @@ impl BeginCall {
             .context("call", operation)?;
         let reply = reply.strip_suffix(&[0]).unwrap_or(&reply);
         let reply: serde_json::Value = serde_json::from_slice(reply).context("call", operation)?;
-        match reply["parameters"]["began"] == true {
+        // What prepage leaves alone does not begin.
+        match reply["parameters"]["tracked"] == true {
             true => Ok(()),
             false => Err(Error::new(
                 "call",
                 operation,
-                format!("no switch began: {reply}"),
+                format!("it is not tracked: {reply}"),
             )),
         }
     }

@@ -38,7 +38,9 @@ pub fn begin(context: &Context, target: Target) -> Result<(), Failure> {
         match reply.began {
             true => format!("switch to {app} began"),
             false => {
-                format!("no switch to {app} began: the mode is off, or one began a moment ago")
+                format!(
+                    "no switch to {app} began: the mode is off, one began a moment ago, or it is left alone (`prepage explain`)"
+                )
             }
         }
     })
