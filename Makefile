@@ -46,11 +46,11 @@ BENCH = scripts/as-root target/release/prepage-eval
 ## interrupted goes on when the same is said again; `rm -r target/bench` begins anew.
 bench: bench-reclaimed bench-together bench-launch bench-idle bench-report
 
-## Eight applications, each swapped out whole, in all modes of the paper's figures: about 35 minutes.
+## Eight applications, each swapped out whole, in all modes of the paper's figures: about 30 minutes.
 bench-reclaimed: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	@echo "about 35 minutes"
+	@echo "about 30 minutes"
 	$(BENCH) run --apps all --install --modes resident,files_dropped,off,observe,anon,file,full --samples 12 --resume \
 	    --out target/bench/reclaimed.jsonl
 

@@ -147,21 +147,31 @@ impl AnonObservation {
     }
 }
 
-/// Pages of one process to fetch together: at most 64, of one aligned block.
+/// Pages of one process to fetch together: at most 64, of one aligned block. In 8 bytes, since a browser's plan holds
+/// thousands: from the highest bit the first page, the length less one in 6, the rank in 3, and whether it is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnonRead {
-    /// When they are needed: see [`rank_after`].
-    pub rank: u8,
-    /// Whether they are brought to the swap cache only, so that their use can be seen, and not mapped.
-    pub watch: bool,
-    len: u16,
-    start: u64,
-}
+pub struct AnonRead(u64);
 
 impl AnonRead {
+    fn new(extent: Extent, rank: u8, watch: bool) -> Self {
+        debug_assert!((1..=BLOCK_PAGES).contains(&extent.len) && rank < 1 << 3);
+        let len = extent.len - 1;
+        Self(extent.start << 10 | len << 4 | u64::from(rank) << 1 | u64::from(watch))
+    }
+
     /// The virtual pages.
     pub fn extent(self) -> Extent {
-        Extent::new(self.start, self.len.into())
+        Extent::new(self.0 >> 10, (self.0 >> 4 & (BLOCK_PAGES - 1)) + 1)
+    }
+
+    /// When they are needed: see [`rank_after`].
+    pub fn rank(self) -> u8 {
+        (self.0 >> 1) as u8 & 0b111
+    }
+
+    /// Whether they are brought to the swap cache only, so that their use can be seen, and not mapped.
+    pub fn watch(self) -> bool {
+        self.0 & 1 != 0
     }
 
     /// Whether `part` follows it, in the same block of pages.
@@ -184,18 +194,13 @@ impl AnonTargets {
         for (extent, rank, watch) in pages {
             let rank = rank.min(RANKS - 1);
             let reads = &mut by_rank[usize::from(rank)];
-            for part in blocks(extent) {
-                let len = part.len as u16;
+            for part in blocks(extent).filter(|part| !part.is_empty()) {
                 match reads.last_mut() {
-                    Some(last) if last.watch == watch && last.is_continued_by(part) => {
-                        last.len += len;
+                    Some(last) if last.watch() == watch && last.is_continued_by(part) => {
+                        let joined = Extent::between(last.extent().start, part.end());
+                        *last = AnonRead::new(joined, rank, watch);
                     }
-                    _ => reads.push(AnonRead {
-                        rank,
-                        watch,
-                        len,
-                        start: part.start,
-                    }),
+                    _ => reads.push(AnonRead::new(part, rank, watch)),
                 }
             }
         }
@@ -211,24 +216,24 @@ impl AnonTargets {
 
     /// The reads of one rank.
     pub fn of_rank(&self, rank: u8) -> &[AnonRead] {
-        let from = self.reads.partition_point(|read| read.rank < rank);
-        let to = self.reads.partition_point(|read| read.rank <= rank);
+        let from = self.reads.partition_point(|read| read.rank() < rank);
+        let to = self.reads.partition_point(|read| read.rank() <= rank);
         &self.reads[from..to]
     }
 
     /// Number of pages.
     pub fn pages(&self) -> u64 {
-        self.reads.iter().map(|read| u64::from(read.len)).sum()
+        self.reads.iter().map(|read| read.extent().len).sum()
     }
 
     /// Pages to be brought in and mapped.
     pub fn map(&self) -> ExtentSet {
-        self.set(|read| !read.watch)
+        self.set(|read| !read.watch())
     }
 
     /// Pages to be brought to the swap cache only.
     pub fn watch(&self) -> ExtentSet {
-        self.set(|read| read.watch)
+        self.set(|read| read.watch())
     }
 
     /// Both.
@@ -393,10 +398,8 @@ impl AnonTable {
         });
         AnonTargets::new(chosen.flat_map(|(extent, state)| {
             let parts = move |part: Extent| state.observed_parts(part, switch);
-            let planned = move |(part, watch): (Extent, bool)| {
-                (part.len > 0).then_some((part, state.rank, watch))
-            };
-            blocks(extent).flat_map(parts).filter_map(planned)
+            let planned = move |(part, watch)| (part, state.rank, watch);
+            blocks(extent).flat_map(parts).map(planned)
         }))
     }
 }

@@ -145,7 +145,7 @@ proptest! {
             prop_assert!((extent.start..extent.end()).all(|page| rank_of(page) == state.rank));
         }
         let targets = table.targets(&params, &calibration, 0.0, 1);
-        let order: Vec<(u8, u64)> = targets.reads().iter().map(|r| (r.rank, r.extent().start)).collect();
+        let order: Vec<(u8, u64)> = targets.reads().iter().map(|r| (r.rank(), r.extent().start)).collect();
         prop_assert!(order.is_sorted());
         let pages: u64 = targets.reads().iter().map(|r| r.extent().len).sum();
         prop_assert_eq!(pages, targets.pages());

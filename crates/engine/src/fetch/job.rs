@@ -174,7 +174,7 @@ impl Job {
                     let extent = read.extent();
                     self.pieces.push(Piece {
                         member,
-                        watch: read.watch,
+                        watch: read.watch(),
                         extent,
                         before,
                     });

@@ -39,6 +39,10 @@ pub fn discarded(slot: &Slot, reason: &str, state: State) -> Outcome {
     }))
 }
 
+/// A timeline is read in one block of so many: a reading takes up to half a millisecond, and longest where all cores are
+/// busy, as they are in a helped switch.
+const TIMELINE_EVERY: u32 = 4;
+
 /// Switches to a prepared application and records everything.
 pub fn observe(
     bench: &mut Bench,
@@ -54,12 +58,15 @@ pub fn observe(
     } = prepared;
     let before = bench.screen.tiles()?;
     let counted = Counted::read(bench, running);
-    let recorder = Recorder::start(Instruments {
-        app: running.group.clone(),
-        service: bench.service_group().cloned(),
-        session: bench.session_group.clone(),
-        disk_stat: bench.disk_stat.clone(),
-        pids: counted.app.keys().map(|id| id.pid).collect(),
+    let is_timed = slot.block.is_multiple_of(TIMELINE_EVERY);
+    let recorder = is_timed.then(|| {
+        Recorder::start(Instruments {
+            app: running.group.clone(),
+            service: bench.service_group().cloned(),
+            session: bench.session_group.clone(),
+            disk_stat: bench.disk_stat.clone(),
+            pids: counted.app.keys().map(|id| id.pid).collect(),
+        })
     });
     let seen = watch(
         bench,
@@ -69,7 +76,7 @@ pub fn observe(
         parameters.quiet_ms,
         parameters.cap_ms,
     )?;
-    let readings = recorder.finish();
+    let readings = recorder.map(Recorder::finish);
     let difference = Counted::read(bench, running).since(&counted, bench, running);
     let settled = settle(&before, &seen.frames);
     if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
@@ -96,7 +103,7 @@ pub fn observe(
         capped: seen.capped,
         tiles: before.count(),
         answer_tiles,
-        timeline: Some(Timeline::of(&readings, seen.t0_ns, t_settled_ns)),
+        timeline: readings.map(|readings| Timeline::of(&readings, seen.t0_ns, t_settled_ns)),
         frames: settled.frames,
         context,
         state,
