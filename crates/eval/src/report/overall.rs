@@ -3,7 +3,7 @@
 use super::html::table;
 use super::plot::colour;
 use crate::study::Studies;
-use crate::study::text::{app_rows, overall_rows, percent};
+use crate::study::text::{app_rows, interval, overall_rows};
 use std::fmt::Write;
 
 /// The numbers to see first; nothing where there are not several applications.
@@ -14,12 +14,13 @@ pub fn key_numbers(studies: &Studies) -> String {
     let mut out = String::from("<div class=\"keys\">");
     for o in studies.overall.iter().filter(|o| o.mode.is_helped()) {
         let (name, colour) = (o.mode.word(), colour(o.mode));
-        if let Some(gap) = o.gap_closed {
+        // Not the gap closed: an application that is hardly slower swapped out than resident makes its mean a matter of chance.
+        if let Some(ratio) = o.ratio_to_off {
             let _ = write!(
                 out,
-                "<div><b style=\"color:{colour}\">{name}</b><span>{}</span> of the gap closed, mean of {} applications</div>",
-                percent(Some(gap)),
-                gap.n
+                "<div><b style=\"color:{colour}\">{name}</b><span>{}</span> of the time without help, mean of {} applications</div>",
+                interval(Some(ratio), 2),
+                ratio.n
             );
         }
         let _ = write!(
