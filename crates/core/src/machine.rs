@@ -175,9 +175,6 @@ struct Switching {
     last_fault: Nanos,
     /// When all of its plan was fetched.
     fetched: Option<Nanos>,
-    /// Whether its plan is being fetched: nothing is quiet then, since the application's waits for pages in flight are no
-    /// demand faults.
-    is_fetching: bool,
 }
 
 /// A switch that ended and whose observation is being collected.
@@ -298,7 +295,6 @@ impl Machine {
             Event::Fetched { app, switch } => {
                 let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
                 if let Some(switching) = switching.filter(|s| s.number == switch) {
-                    switching.is_fetching = false;
                     switching.fetched = Some(now);
                 }
                 Vec::new()
@@ -406,7 +402,6 @@ impl Machine {
             began: now,
             last_fault: now,
             fetched: None,
-            is_fetching: mode.fetches(),
         });
         actions.push(Action::Observe {
             app: app.clone(),
@@ -530,6 +525,12 @@ impl Switching {
         }
     }
 
+    /// Whether its plan is being fetched: nothing is quiet then, since the application's waits for pages in flight are no
+    /// demand faults.
+    fn is_fetching(&self) -> bool {
+        self.mode.fetches() && self.fetched.is_none()
+    }
+
     /// When it ends unless something happens, and why.
     fn deadline(&self, params: &Params) -> (Nanos, EndCause) {
         let quiet = self
@@ -539,7 +540,7 @@ impl Switching {
         let cap = self
             .began
             .saturating_add(params.switch.cap_ms.saturating_mul(NANOS_PER_MS));
-        match quiet < cap && !self.is_fetching {
+        match quiet < cap && !self.is_fetching() {
             true => (quiet, EndCause::Quiet),
             false => (cap, EndCause::Cap),
         }

@@ -763,17 +763,7 @@ fn a_switch_is_not_quiet_while_its_plan_is_fetched() {
 fn an_application_whose_demand_does_not_end_is_left_alone_for_ever_more_switches() {
     let params = Params::default();
     let retry = params.switch.retry_switches;
-    let mut model = Model::new(params, true);
-    let instance = Instance {
-        pid: 1,
-        start_ticks: 0,
-        exec: 0,
-    };
-    model.run(Step::Track {
-        app: 0,
-        keeps_profile: false,
-    });
-    model.run(Step::Start { app: 0, instance });
+    let (mut model, instance) = tracked(params);
     let all = ExtentSet::from(vec![Extent::new(0, 128)]);
     for _ in 0..3 {
         switch(&mut model, instance, &all);
@@ -844,6 +834,22 @@ fn the_focus_supersedes_a_switch_that_faults_began_some_time_ago() {
     assert!(!after_ms(Source::Focus, 1_000));
 }
 
+/// A machine that follows one process of one application.
+fn tracked(params: Params) -> (Model, Instance) {
+    let mut model = Model::new(params, true);
+    let instance = Instance {
+        pid: 1,
+        start_ticks: 0,
+        exec: 0,
+    };
+    model.run(Step::Track {
+        app: 0,
+        keeps_profile: false,
+    });
+    model.run(Step::Start { app: 0, instance });
+    (model, instance)
+}
+
 /// One switch, from its signal to its observation, in which all of `accessed` is accessed.
 fn switch(model: &mut Model, instance: Instance, accessed: &ExtentSet) {
     model.run(Step::Begin {
@@ -883,17 +889,7 @@ fn planned_pages(model: &Model) -> u64 {
 fn other_parameters_hold_from_the_next_plan_on() {
     let mut params = Params::default();
     params.anon.observe_interval_max = 1;
-    let mut model = Model::new(params.clone(), true);
-    let instance = Instance {
-        pid: 1,
-        start_ticks: 0,
-        exec: 0,
-    };
-    model.run(Step::Track {
-        app: 0,
-        keeps_profile: false,
-    });
-    model.run(Step::Start { app: 0, instance });
+    let (mut model, instance) = tracked(params.clone());
     // Half of the pages recur in each switch, the others in every second.
     let all = ExtentSet::from(vec![Extent::new(0, 128)]);
     let half = ExtentSet::from(vec![Extent::new(0, 64)]);
@@ -917,17 +913,7 @@ fn other_parameters_hold_from_the_next_plan_on() {
 /// What recurs is planned for, as long as the process lives; old records make room.
 #[test]
 fn a_long_life_learns_all_that_recurs() {
-    let mut model = Model::new(Params::default(), true);
-    let instance = Instance {
-        pid: 1,
-        start_ticks: 0,
-        exec: 0,
-    };
-    model.run(Step::Track {
-        app: 0,
-        keeps_profile: false,
-    });
-    model.run(Step::Start { app: 0, instance });
+    let (mut model, instance) = tracked(Params::default());
     let all = ExtentSet::from(vec![Extent::new(0, 128)]);
     for _ in 0..RECORDS_MAX + 10 {
         switch(&mut model, instance, &all);

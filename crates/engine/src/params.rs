@@ -59,11 +59,6 @@ impl CorePolicy {
             Self::Iorap => "iorap",
         }
     }
-
-    /// The policy of this word.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.word() == word)
-    }
 }
 
 /// In which order file pages are read.

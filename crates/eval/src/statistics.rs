@@ -16,6 +16,19 @@ pub struct Estimate {
     pub n: usize,
 }
 
+impl Estimate {
+    /// The same in another unit: `f` rises with what it is of.
+    #[must_use]
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
+        Self {
+            value: f(self.value),
+            low: f(self.low),
+            high: f(self.high),
+            n: self.n,
+        }
+    }
+}
+
 /// Resamplings of a bootstrap.
 pub const RESAMPLES: usize = 4000;
 /// With fewer samples there is no interval worth the name, and so no estimate.
@@ -86,10 +99,13 @@ pub fn bootstrap_mean(
 
 /// The median of some values, with its interval.
 pub fn median_estimate(values: &[f64]) -> Option<Estimate> {
-    bootstrap(values.len(), |drawn| {
-        let picked: Vec<f64> = drawn.iter().map(|&i| values[i]).collect();
-        median(&picked)
-    })
+    bootstrap(values.len(), |drawn| median_of(values, drawn))
+}
+
+/// The median of the drawn values; `None` of nothing.
+pub fn median_of(values: &[f64], drawn: &[usize]) -> Option<f64> {
+    let picked: Vec<f64> = drawn.iter().map(|&i| values[i]).collect();
+    median(&picked)
 }
 
 #[cfg(test)]

@@ -683,6 +683,7 @@ pub fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::options::parse_word;
     use crate::wire::parse_request;
 
     fn call(text: &str) -> Result<Call, ApiError> {
@@ -789,7 +790,7 @@ mod tests {
             let parameters = CorePolicyParameters { core_policy };
             let word = core_policy.word();
             assert_eq!(set(word), Ok(Call::SetCorePolicy(parameters)), "{word}");
-            assert_eq!(CorePolicy::of_word(word), Some(core_policy));
+            assert_eq!(parse_word(word), Ok(core_policy));
         }
         assert!(matches!(set("big"), Err(ApiError::InvalidParameter { .. })));
     }

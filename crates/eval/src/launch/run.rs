@@ -226,13 +226,7 @@ fn learn(
     let mut known = Known::default();
     let (mut learned, mut is_enough) = (None, false);
     for block in 0..LEARNING_LAUNCHES_MAX {
-        let slot = Slot {
-            program: program.name.clone(),
-            block,
-            order: 0,
-            scenario: Scenario::Record,
-            attempt: 0,
-        };
+        let slot = learning_slot(&program, block);
         let mut launch = match sample::learn(bench, parameters, &program, &slot, is_cold)? {
             Ok(launch) => launch,
             Err(discarded) => {
@@ -270,17 +264,21 @@ fn learn(
     let reason = format!("prepage does not learn it: {:?}", known.profiling.phase);
     eprintln!("  left out: {reason}");
     writer.write(&Line::DiscardedLaunch(Box::new(Discarded {
-        slot: Slot {
-            program: program.name,
-            block: PROFILING_LAUNCHES_MAX,
-            order: 0,
-            scenario: Scenario::Record,
-            attempt: 0,
-        },
+        slot: learning_slot(&program, PROFILING_LAUNCHES_MAX),
         reason,
         state: None,
     })))?;
     Ok(None)
+}
+
+fn learning_slot(program: &Prepared, block: u32) -> Slot {
+    Slot {
+        program: program.name.clone(),
+        block,
+        order: 0,
+        scenario: Scenario::Record,
+        attempt: 0,
+    }
 }
 
 /// Whether prepage helps, or leaves alone.

@@ -169,16 +169,8 @@ pub fn bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
 
 /// A time over cold as a change in hundredths.
 pub fn change(ratio_to_cold: Estimate) -> String {
-    let hundredths = |ratio: f64| (ratio - 1.0) * 100.0;
-    let Estimate {
-        value, low, high, ..
-    } = ratio_to_cold;
-    format!(
-        "{:+.0} % [{:+.0}, {:+.0}]",
-        hundredths(value),
-        hundredths(low),
-        hundredths(high)
-    )
+    let e = ratio_to_cold.map(|ratio| (ratio - 1.0) * 100.0);
+    format!("{:+.0} % [{:+.0}, {:+.0}]", e.value, e.low, e.high)
 }
 
 /// A row for each number of programs and scenario.

@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
     for (some, left) in left {
         let mut restorer = Restorer::start()?;
         let (mut bench, mut running, first_line) =
-            setup::set_up(options, &apps, some, &mut restorer)?;
+            setup::set_up(options, &apps, some, writer.is_none(), &mut restorer)?;
         let writer = match &mut writer {
             Some(writer) => writer,
             none => {

@@ -25,16 +25,19 @@ use crate::swap::Swap;
 /// The group of the applications, their competitors and the service: they share one limit and one disk.
 const SHARED: &str = "shared";
 
-/// Starts the session and these applications, and says under which circumstances; `all` are those of the whole run.
+/// Starts the session and these applications, and says under which circumstances; `all` are those of the whole run. The
+/// disk's speed takes a while to measure: only where it `is_first` of the run, whose circumstances are recorded.
 pub fn set_up(
     options: &Options,
     all: &[App],
     apps: &[App],
+    is_first: bool,
     restorer: &mut Restorer,
 ) -> Result<(Bench, Vec<Running>, Run)> {
     let ground = lay_ground(options, restorer)?;
     // Before anything runs that reads.
-    let disk_read_bytes_per_s = sequential_bytes_per_s(&ground.places.disk);
+    let speed = || sequential_bytes_per_s(&ground.places.disk);
+    let disk_read_bytes_per_s = is_first.then(speed).flatten();
     let session_group = ground.group("session")?;
     // The applications, their competitors and the service share one limit; display and instruments do not.
     let shared_group = ground.group(SHARED)?;

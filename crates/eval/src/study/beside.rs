@@ -7,7 +7,7 @@ use super::paper::{self, Reported};
 use super::switches::{Switches, of_prepage};
 use super::utilization::{self, Value};
 use crate::record::{Mode, Switch};
-use crate::statistics::{Estimate, bootstrap_mean, median};
+use crate::statistics::{Estimate, bootstrap_mean, median_of};
 use serde::Serialize;
 
 /// One number of the paper, and the same of a record.
@@ -73,14 +73,7 @@ fn times(apps: &[Switches]) -> Vec<Beside> {
 fn mean_of_medians(apps: &[Switches], values: impl Fn(&Switches) -> Vec<f64>) -> Option<Estimate> {
     let groups: Vec<Vec<f64>> = apps.iter().map(values).filter(|v| !v.is_empty()).collect();
     let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-    bootstrap_mean(&sizes, |i, drawn| {
-        median(
-            &drawn
-                .iter()
-                .map(|&unit| groups[i][unit])
-                .collect::<Vec<f64>>(),
-        )
-    })
+    bootstrap_mean(&sizes, |i, drawn| median_of(&groups[i], drawn))
 }
 
 /// Figures 2, 3, 13 and 14.
@@ -127,15 +120,7 @@ fn of_footprints(apps: &[Switches]) -> Vec<Beside> {
 /// Figure 11.
 fn of_help(apps: &[Switches]) -> Vec<Beside> {
     let change = |ratio: f64| 100.0 * (ratio - 1.0);
-    let of_mode = |mode| {
-        let ratio = mean_ratio(apps, mode, Mode::Off);
-        ratio.map(|e| Estimate {
-            value: change(e.value),
-            low: change(e.low),
-            high: change(e.high),
-            ..e
-        })
-    };
+    let of_mode = |mode| mean_ratio(apps, mode, Mode::Off).map(|ratio| ratio.map(change));
     let each: Vec<f64> = apps
         .iter()
         .filter_map(|app| super::measures::comparison(app, Mode::Full).ratio_to_off)

@@ -5,7 +5,6 @@ use super::paper::{POLICIES, Reported};
 use super::text::{cells, interval};
 use super::{Studies, Study};
 use crate::record::Mode;
-use crate::statistics::Estimate;
 
 /// A row for each number of the paper that the record has.
 pub fn beside_rows(beside: &[Beside]) -> Vec<Vec<String>> {
@@ -135,7 +134,7 @@ pub fn overhead_rows(studies: &Studies) -> Vec<Vec<String>> {
             let cost = costs.find(|cost| cost.mode == Mode::Full && cost.name == name);
             cost.map(|cost| cost.median)
         };
-        let ms = |name| of(name).map(thousandths);
+        let ms = |name| of(name).map(|cost| cost.map(|us| us / 1e3));
         let Some(path) = of("switch_path_us") else {
             continue;
         };
@@ -152,13 +151,4 @@ pub fn overhead_rows(studies: &Studies) -> Vec<Vec<String>> {
         ]);
     }
     rows
-}
-
-fn thousandths(e: Estimate) -> Estimate {
-    Estimate {
-        value: e.value / 1e3,
-        low: e.low / 1e3,
-        high: e.high / 1e3,
-        ..e
-    }
 }

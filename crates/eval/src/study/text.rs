@@ -22,13 +22,7 @@ pub fn interval(estimate: Option<Estimate>, decimals: usize) -> String {
 
 /// The same in hundredths.
 pub fn percent(estimate: Option<Estimate>) -> String {
-    let hundred = |e: Estimate| Estimate {
-        value: e.value * 100.0,
-        low: e.low * 100.0,
-        high: e.high * 100.0,
-        ..e
-    };
-    match estimate.map(hundred) {
+    match estimate.map(|e| e.map(|share| share * 100.0)) {
         Some(e) => format!("{:.0} % [{:.0}, {:.0}]", e.value, e.low, e.high),
         None => "-".into(),
     }

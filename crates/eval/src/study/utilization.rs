@@ -2,7 +2,7 @@
 
 use super::switches::Switches;
 use crate::record::{Machine, Mode, Switch, Timeline};
-use crate::statistics::{Estimate, bootstrap, median, median_estimate};
+use crate::statistics::{Estimate, median_estimate};
 use serde::Serialize;
 
 /// What a mode uses from the activation until the picture settled: medians over its switches.
@@ -71,13 +71,10 @@ pub fn ratios_to_off(switches: &Switches, mode: Mode, value: Value) -> Vec<f64> 
 }
 
 fn ratio_to_off(switches: &Switches, mode: Mode, value: Value) -> Option<Estimate> {
-    if mode == Mode::Off {
-        return None;
+    match mode {
+        Mode::Off => None,
+        _ => median_estimate(&ratios_to_off(switches, mode, value)),
     }
-    let ratios = ratios_to_off(switches, mode, value);
-    bootstrap(ratios.len(), |drawn| {
-        median(&drawn.iter().map(|&i| ratios[i]).collect::<Vec<f64>>())
-    })
 }
 
 /// The timeline of a switch, and how long it is.

@@ -19,6 +19,7 @@ pub use front::front;
 
 use crate::api::Target;
 use crate::client::{Client, Error, SOCKET_DEFAULT};
+use crate::launch::options::parse_word;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepage_core::params::Mode;
 use prepage_engine::CorePolicy;
@@ -124,7 +125,7 @@ Examples:
   sudo prepage policy big-all")]
     Policy {
         /// The policy to change to.
-        #[arg(value_parser = parse_core_policy)]
+        #[arg(value_parser = |text: &str| parse_word::<CorePolicy>(text))]
         policy: Option<CorePolicy>,
     },
     Run(run::RunArguments),
@@ -271,12 +272,6 @@ pub fn parse_mode(text: &str) -> Result<Mode, String> {
         .into_iter()
         .find(|mode| crate::api::mode_word(*mode) == text);
     found.ok_or_else(|| "it is off, observe, anon, file or full".into())
-}
-
-/// Reads a core policy as it is typed.
-fn parse_core_policy(text: &str) -> Result<CorePolicy, String> {
-    let words = || CorePolicy::ALL.map(CorePolicy::word).join(", ");
-    CorePolicy::of_word(text).ok_or_else(|| format!("it is one of {}", words()))
 }
 
 /// Why a command failed.
