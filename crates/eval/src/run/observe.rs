@@ -40,8 +40,8 @@ pub fn discarded(slot: &Slot, reason: &str, state: State) -> Outcome {
 }
 
 /// A timeline is read in one block of so many: a reading takes up to half a millisecond, and longest where all cores are
-/// busy, as they are in a helped switch.
-const TIMELINE_EVERY: u32 = 4;
+/// busy, as they are in a helped switch. Of the twelve blocks of `make bench` that leaves four, the fewest with an interval.
+const TIMELINE_EVERY: u32 = 3;
 
 /// Switches to a prepared application and records everything.
 pub fn observe(
