@@ -48,7 +48,7 @@ pub struct Observation {
     pub stale_files: BTreeSet<FileId>,
     /// Why it says nothing, if so.
     pub void: Option<Void>,
-    /// Whether file accesses were observed at all.
+    /// Whether file accesses were observed: all of them, in a switch of which they were asked for.
     pub files_observed: bool,
     /// Events lost to full rings.
     pub events_lost: u64,

@@ -11,6 +11,7 @@ pub mod anon;
 pub mod app;
 pub mod extent;
 pub mod file;
+pub mod file_watch;
 pub mod history;
 pub mod identity;
 pub mod launch;

@@ -5,9 +5,10 @@
 
 use crate::app::{AppModel, Known, Observation, Profile, anon_outcome, file_outcome};
 use crate::extent::ExtentSet;
+use crate::file_watch::FileWatch;
 use crate::identity::{AppId, FileId, Instance};
 use crate::outcome::{SwitchRecord, Void};
-use crate::params::{Mode, Params};
+use crate::params::{FileCandidates, Mode, Params};
 use crate::plan::Plan;
 use crate::rest::Rest;
 use crate::signal::{EndCause, Source};
@@ -126,6 +127,8 @@ pub enum Action {
         app: AppId,
         /// Number of the switch.
         switch: u64,
+        /// Whether its file accesses are asked for: see [`FileWatch`].
+        files: bool,
     },
     /// Fetch the plan's pages, of the kinds that the mode fetches, and answer with [`Event::Fetched`]. What is never
     /// answered lasts until the switch's cap.
@@ -191,6 +194,7 @@ struct Tracked {
     model: AppModel,
     next_number: u64,
     rest: Rest,
+    file_watch: FileWatch,
     switching: Option<Switching>,
     collecting: Option<Collecting>,
     last_begin: Option<Nanos>,
@@ -394,6 +398,8 @@ impl Machine {
         let number = tracked.next_number;
         let plan = Arc::clone(tracked.model.plan());
         tracked.next_number += 1;
+        // A switch that no file page is fetched for is there to be observed.
+        let files = !mode.fetches_files() || tracked.file_watch.takes_one();
         tracked.switching = Some(Switching {
             number,
             source,
@@ -406,6 +412,7 @@ impl Machine {
         actions.push(Action::Observe {
             app: app.clone(),
             switch: number,
+            files,
         });
         if mode.fetches() {
             actions.push(Action::Fetch {
@@ -464,6 +471,7 @@ impl Machine {
         }
         let Switching { plan, mode, .. } = &collecting.switching;
         let record = record_of(&tracked.model, &collecting, &seen);
+        tracked.watch_files(&record, &self.params);
         if tracked.records.len() == RECORDS_MAX {
             tracked.records.pop_front();
         }
@@ -482,6 +490,23 @@ impl Machine {
     }
 }
 
+impl Tracked {
+    /// Decides when file accesses are observed next. The paper's profile is of switches that are observed, each of them.
+    fn watch_files(&mut self, record: &SwitchRecord, params: &Params) {
+        let outcome = record.file.as_ref();
+        let outcome = outcome.filter(|_| record.void.is_none() && record.mode.fetches_files());
+        if let Some(outcome) = outcome {
+            let is_profiling = params.file.file_candidates == FileCandidates::Offline
+                && self.model.profile().files.profiled() < params.file.profile_switches;
+            let interval_max = match is_profiling {
+                true => 1,
+                false => params.file.observe_interval_max,
+            };
+            self.file_watch.learn(outcome, interval_max);
+        }
+    }
+}
+
 fn record_of(model: &AppModel, collecting: &Collecting, seen: &Observation) -> SwitchRecord {
     let Switching { plan, mode, .. } = &collecting.switching;
     SwitchRecord {
@@ -495,7 +520,9 @@ fn record_of(model: &AppModel, collecting: &Collecting, seen: &Observation) -> S
         unresolved: seen.unresolved,
         confidence: plan.confidence,
         anon: anon_outcome(model, plan, seen, !mode.fetches_anon()),
-        file: file_outcome(plan, seen, !mode.fetches_files()),
+        file: seen
+            .files_observed
+            .then(|| file_outcome(plan, seen, !mode.fetches_files())),
         timing: seen.timing,
     }
 }

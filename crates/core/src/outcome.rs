@@ -121,8 +121,8 @@ pub struct SwitchRecord {
     pub confidence: f32,
     /// Anonymous pages.
     pub anon: Outcome,
-    /// File pages.
-    pub file: Outcome,
+    /// File pages; `None` where file accesses were not observed: see [`crate::file_watch`].
+    pub file: Option<Outcome>,
     /// Measured times.
     pub timing: Timing,
 }

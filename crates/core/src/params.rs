@@ -107,8 +107,11 @@ pub struct FileParams {
     pub profile_accesses_min: u8,
     /// Extents less than this many pages apart are read as one. The paper: 16.
     pub merge_gap_pages: u64,
-    /// Switches without access after which a page that is no target is forgotten.
+    /// Observed switches without access after which a page that is no target is forgotten.
     pub timeout_switches: u8,
+    /// Where what is planned is what is used, file accesses are observed in one of so many helped switches: from every one,
+    /// the interval doubles up to this. 1 observes each switch. The paper: 1.
+    pub observe_interval_max: u8,
     /// Most files known for one application.
     pub files_max: usize,
     /// Most runs of pages kept for one application, over all files; 10 bytes each.
@@ -123,6 +126,7 @@ impl Default for FileParams {
             profile_accesses_min: 8,
             merge_gap_pages: 16,
             timeout_switches: 10,
+            observe_interval_max: 4,
             files_max: 512,
             runs_max: 4_500,
         }
@@ -252,7 +256,7 @@ impl Params {
     /// The first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParamError> {
         let share = |value: f32| (0.0..=1.0).contains(&value);
-        let rules: [(bool, &'static str, &'static str); 13] = [
+        let rules: [(bool, &'static str, &'static str); 14] = [
             (
                 (1..=127).contains(&self.anon.timeout_switches),
                 "anon.timeout_switches",
@@ -287,6 +291,11 @@ impl Params {
                 (1..=127).contains(&self.file.timeout_switches),
                 "file.timeout_switches",
                 "1 to 127",
+            ),
+            (
+                (1..=64).contains(&self.file.observe_interval_max),
+                "file.observe_interval_max",
+                "1 to 64",
             ),
             (
                 (64..=1 << 20).contains(&self.file.runs_max),

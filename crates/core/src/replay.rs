@@ -227,6 +227,9 @@ impl Simulation {
             Action::Fetch { mode, .. } => Some(*mode),
             _ => None,
         });
+        let files_observed = began
+            .iter()
+            .any(|action| matches!(action, Action::Observe { files: true, .. }));
         let app = recorded.app.clone();
         let ended = self.step(Event::End { app });
         let collected = ended.into_iter().find_map(|action| match action {
@@ -241,7 +244,10 @@ impl Simulation {
         let plan = collected.as_ref().map(|(_, plan, _)| Arc::clone(plan));
         if let Some((switch, plan, known)) = collected {
             let fetching = fetching.unwrap_or(Mode::Observe);
-            let seen = observe(recorded, &plan, fetching, &known);
+            let mut seen = observe(recorded, &plan, fetching, &known);
+            if !files_observed {
+                (seen.files, seen.files_observed) = (BTreeMap::new(), false);
+            }
             self.step(Event::Observed {
                 app: recorded.app.clone(),
                 switch,
@@ -298,7 +304,10 @@ impl Simulation {
             anon: tally_anon(recorded, plan, fetching),
             file: tally_files(recorded, plan, fetching),
             anon_seen: last.map(|r| r.anon.precision).unwrap_or_default(),
-            file_seen: last.map(|r| r.file.precision).unwrap_or_default(),
+            file_seen: last
+                .and_then(|r| r.file.as_ref())
+                .map(|file| file.precision)
+                .unwrap_or_default(),
             confidence: plan.confidence,
             bytes: model.map_or(0, |m| m.bytes() as u64),
             app,

@@ -395,8 +395,12 @@ impl Model {
         let mode = self.machine.mode();
         for action in actions {
             match action {
-                Action::Observe { app, switch } => {
+                Action::Observe { app, switch, files } => {
                     assert_ne!(mode, Mode::Off);
+                    assert!(
+                        *files || mode.fetches_files(),
+                        "nothing else is there to see"
+                    );
                     assert!(
                         self.observing.insert((app.clone(), *switch)),
                         "observed twice"
@@ -429,7 +433,7 @@ impl Model {
         let timeout = self.machine.params().anon.timeout_switches;
         for action in actions {
             match action {
-                Action::Observe { app, switch } => {
+                Action::Observe { app, switch, .. } => {
                     let model = self
                         .apps
                         .get_mut(app)
@@ -534,6 +538,7 @@ impl Model {
             seen.void
         };
         assert_eq!(record.void, void);
+        assert_eq!(record.file.is_some(), seen.files_observed);
         if void.is_none() {
             model.learn(seen, timeout);
         }

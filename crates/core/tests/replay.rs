@@ -378,7 +378,9 @@ fn a_replaced_file_is_not_fetched_under_its_old_name() {
         switch(Vec::new(), vec![access(1, all())]),
         changed,
     ];
-    let replayed = replay(recorded, &Params::default(), Mode::Full);
+    let mut params = Params::default();
+    params.file.observe_interval_max = 1;
+    let replayed = replay(recorded, &params, Mode::Full);
     let fetched: Vec<u64> = replayed.switches.iter().map(|s| s.file.fetched).collect();
     // In the second switch the other pages are in the page cache; in the third the file is found to be another.
     assert_eq!(fetched, [0, 10, 0, 64, 0]);

@@ -56,6 +56,8 @@ struct Switch {
     began: Nanos,
     /// The copy of the application that is switched to; none means all.
     copy: Option<Members>,
+    /// Whether file accesses are recorded for it.
+    files: bool,
     job: Option<Arc<Job>>,
     path_us: u64,
 }
@@ -140,17 +142,23 @@ impl Engine {
 
     /// Before the fetch, so that nothing of it is missed; hence only what takes microseconds. The rest is done in
     /// [`Executor::events`], once the fetch has begun.
-    fn observe(&mut self, now: Nanos, app: &AppId) {
-        if let (true, Some(trace)) = (self.switches.is_empty(), &self.trace) {
+    fn observe(&mut self, now: Nanos, app: &AppId, files: bool) {
+        if let (true, false, Some(trace)) = (files, self.records_files(), &self.trace) {
             // A kernel that refuses now shows in a switch without file events.
             let _ = trace.enable();
         }
         let switch = self.switches.entry(app.clone()).or_default();
-        switch.began = now;
+        (switch.began, switch.files) = (now, files);
         switch.copy = self.aims.remove(app);
-        self.observer.tell(Command::Begin);
+        if files {
+            self.observer.tell(Command::Begin);
+        }
         self.refresh_due.push(app.clone());
         self.observer.ring_done();
+    }
+
+    fn records_files(&self) -> bool {
+        self.switches.values().any(|switch| switch.files)
     }
 
     fn refresh(&mut self) {
@@ -172,7 +180,7 @@ impl Engine {
         if let Some(job) = &switch.job {
             job.cancel();
         }
-        if let (true, Some(trace)) = (self.switches.is_empty(), &self.trace) {
+        if let (true, false, Some(trace)) = (switch.files, self.records_files(), &self.trace) {
             let _ = trace.disable();
         }
         self.refresh_due.retain(|due| *due != app);
@@ -199,6 +207,7 @@ impl Engine {
             plan,
             known,
             members,
+            files: switch.files,
             job: switch.job,
             faults: buffer,
             began: switch.began,
@@ -257,7 +266,7 @@ impl Executor for Engine {
                 plan,
                 mode,
             } => self.fetch(now, &app, switch, &plan, mode),
-            Action::Observe { app, .. } => self.observe(now, &app),
+            Action::Observe { app, files, .. } => self.observe(now, &app, files),
             Action::Collect {
                 app,
                 switch,

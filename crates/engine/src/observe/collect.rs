@@ -36,6 +36,8 @@ pub struct Task {
     pub known: Known,
     /// Its processes.
     pub members: Vec<Arc<Member>>,
+    /// Whether its file accesses were recorded.
+    pub files: bool,
     /// What fetched for it, if anything did.
     pub job: Option<Arc<Job>>,
     /// Its demand faults.
@@ -65,7 +67,7 @@ pub fn collect(
     let fetched = fetched.unwrap_or_default();
     let mut seen = Observation::default();
     collect_anon(task, &fetched, params, &mut seen);
-    if let Some(trace) = trace {
+    if let Some(trace) = trace.filter(|_| task.files) {
         collect_files(task, trace, opens, paths, &mut seen);
     }
     seen.stale_files.extend(fetched.stale_files);

@@ -19,9 +19,9 @@ use std::sync::Arc;
 /// What the observer is told.
 #[derive(Debug)]
 pub enum Command {
-    /// A switch begins; recording is on.
+    /// A switch begins whose file accesses are recorded; recording is on.
     Begin,
-    /// A switch is over; recording is off unless another is under way.
+    /// A switch is over; recording is off unless another such switch is under way.
     Collect(Box<Task>),
     /// Pages are to be made cold.
     Cool {
@@ -57,12 +57,12 @@ pub fn start(trace: Option<FileTrace>, params: &ObserveParams) -> Result<Mailbox
 
 struct Thread {
     trace: Option<FileTrace>,
-    /// While a switch is under way.
+    /// While file accesses are recorded.
     opens: Option<Opens>,
     params: ObserveParams,
     inbox: Inbox<Command, Event>,
     paths: HashMap<AppId, Paths>,
-    /// Switches under way.
+    /// Switches under way whose file accesses are recorded.
     switches: usize,
 }
 
@@ -126,8 +126,8 @@ impl Thread {
 
     fn collect(&mut self, mut task: Task) {
         let before = sched::thread_cpu_time_ns();
-        self.switches = self.switches.saturating_sub(1);
-        if let Some(trace) = &mut self.trace {
+        self.switches -= usize::from(task.files);
+        if let Some(trace) = self.trace.as_mut().filter(|_| task.files) {
             trace.drain();
         }
         let paths = self.paths.entry(task.app.clone()).or_default();

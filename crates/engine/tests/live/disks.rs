@@ -1,7 +1,7 @@
 //! File systems whose tracepoints, metadata or page cache differ from ext4's.
 
 use crate::cache::{cached, is_learned_and_fetched, switch_reading};
-use crate::rig::{Rig, params, plan_of_file};
+use crate::rig::{Rig, of_files, params, plan_of_file};
 use prepage_core::params::Mode;
 use prepage_engine::{EngineParams, FileOrder};
 use prepage_kernel::filemap::{Filemap, FilemapKind};
@@ -97,7 +97,7 @@ fn what_an_overlay_holds_in_memory_is_unknown() {
     rig.set_mode(Mode::Observe);
     for _ in 0..8 {
         let record = rig.switch(|| {});
-        assert_eq!(record.file.holdout_precision.of, 0, "{record:?}");
+        assert_eq!(of_files(&record).holdout_precision.of, 0, "{record:?}");
     }
     let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
     assert!(plan.file_pages() > 0, "{plan:?}");

@@ -1,7 +1,7 @@
 //! File pages, from the access to the prepaged page.
 
 use crate::cache::{cached, drop_cache};
-use crate::rig::{Rig, params};
+use crate::rig::{Rig, of_files, params};
 use prepage_core::params::FileCandidates;
 use prepage_engine::EngineParams;
 use prepage_kernel::page::page_size;
@@ -38,9 +38,39 @@ fn extents_read_by_system_call_are_cached_before_they_are_read() {
     assert_eq!(far, 0, "pages came in that nobody wanted");
     child.tell_file("readfile", &path, 1000, 64);
     let record = rig.end();
-    assert!(record.file.fetched >= 64, "{record:?}");
-    assert_eq!(record.file.used, record.file.fetched, "{record:?}");
-    assert_eq!(record.file.demanded, 0, "{record:?}");
+    assert!(of_files(&record).fetched >= 64, "{record:?}");
+    assert_eq!(
+        of_files(&record).used,
+        of_files(&record).fetched,
+        "{record:?}"
+    );
+    assert_eq!(of_files(&record).demanded, 0, "{record:?}");
+}
+
+#[test]
+fn what_is_known_is_fetched_in_switches_whose_accesses_are_not_observed() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("known", FILE_PAGES);
+    let mut child = Child::spawn(1);
+    let mut params = params();
+    params.file.observe_interval_max = 2;
+    let mut rig = Rig::new(&child, &EngineParams::default(), params);
+    let mut observed = Vec::new();
+    for _ in 0..8 {
+        drop_cache(&path);
+        rig.begin();
+        prepage_kernel::sched::sleep_us(20_000);
+        let fetched = cached(&path, 1000, 64);
+        child.tell_file("readfile", &path, 1000, 64);
+        let record = rig.end();
+        observed.push(record.file.is_some());
+        if record.file.is_none() {
+            assert_eq!(fetched, 64, "{record:?}");
+        }
+    }
+    assert!(observed[0]);
+    let (one, other) = (observed[6], observed[7]);
+    assert!(one != other, "one of two, at last: {observed:?}");
 }
 
 #[test]
@@ -88,7 +118,7 @@ fn a_file_replaced_by_a_fifo_or_a_link_loop_harms_nothing() {
     let fifo = rustix::fs::CWD;
     rustix::fs::mknodat(fifo, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("mkfifo");
     let record = rig.switch(|| {});
-    assert_eq!(record.file.fetched, 0, "{record:?}");
+    assert_eq!(of_files(&record).fetched, 0, "{record:?}");
     std::fs::remove_file(&path).expect("remove");
     std::os::unix::fs::symlink(&path, &path).expect("link");
     rig.switch(|| {});
@@ -137,7 +167,7 @@ fn use_is_told_from_mappings_where_the_kernel_reports_no_access() {
     let mut rig = Rig::new(&child, &engine, params());
     drop_cache(&path);
     let record = rig.switch(|| child.tell_file("mapfile", &path, 64, 16));
-    assert!(record.file.demanded >= 1, "{record:?}");
+    assert!(of_files(&record).demanded >= 1, "{record:?}");
     let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
     let planned = plan.files.iter().find(|t| Path::new(&*t.file.path) == path);
     let planned = planned.expect("the mapped file is planned");

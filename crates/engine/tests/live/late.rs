@@ -1,6 +1,6 @@
 //! Pages that the application waits for while they are being fetched.
 
-use crate::rig::{Rig, params};
+use crate::rig::{Rig, of_files, params};
 use prepage_core::outcome::Late;
 use prepage_core::params::Mode;
 use prepage_engine::EngineParams;
@@ -42,8 +42,7 @@ fn touch_in_flight(rig: &mut Rig, child: &mut Child, path: &Path, page: u64) -> 
         (0, None),
         "{record:?}"
     );
-    let late = record
-        .file
+    let late = of_files(&record)
         .late
         .expect("these tests need the filemap tracepoints of 6.13");
     (late.pages > 0).then_some(late)
@@ -78,5 +77,5 @@ fn a_page_that_is_waited_for_in_flight_is_late_and_no_demand_fault() {
     rig.set_mode(Mode::Observe);
     drop_cache(&path);
     let record = rig.switch(|| child.tell_file("mapfile", &path, 100, 16));
-    assert_eq!(record.file.late, Some(Late::default()), "{record:?}");
+    assert_eq!(of_files(&record).late, Some(Late::default()), "{record:?}");
 }

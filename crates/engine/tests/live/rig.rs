@@ -6,7 +6,7 @@ use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::FileTargets;
 use prepage_core::identity::{AppId, AppKind, FileId, Instance};
 use prepage_core::machine::{Action, Event, Machine};
-use prepage_core::outcome::SwitchRecord;
+use prepage_core::outcome::{Outcome, SwitchRecord};
 use prepage_core::params::{Mode, Params};
 use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
@@ -111,6 +111,7 @@ impl Rig {
         let observe = Action::Observe {
             app: app.clone(),
             switch,
+            files: true,
         };
         self.engine.perform(now, observe);
         let fetch = Action::Fetch {
@@ -186,11 +187,17 @@ pub fn plan_of_file(path: &Path, pages: Range<u64>) -> Plan {
     }
 }
 
-/// Parameters under which no signal counts as a repetition.
+/// Parameters under which no signal counts as a repetition, and file accesses are observed in every switch.
 pub fn params() -> Params {
     let mut params = Params::default();
     params.switch.repeat_ms = 0;
+    params.file.observe_interval_max = 1;
     params
+}
+
+/// What a switch did to file pages, whose accesses were observed.
+pub fn of_files(record: &SwitchRecord) -> &Outcome {
+    record.file.as_ref().expect("file accesses were observed")
 }
 
 /// Waits until the child's pages stop coming in: fetching is done.

@@ -39,7 +39,7 @@ fn words(stats: &StatsReply) -> String {
     by_app.iter().map(of_app).collect::<Vec<_>>().join("\n")
 }
 
-/// A line for each kind of pages of each switch.
+/// A line for each kind of pages of each switch; of what was not observed, dashes.
 pub fn records_table(records: &[&SwitchRecord]) -> String {
     let mut rows = vec![row([
         "switch",
@@ -65,16 +65,16 @@ pub fn records_table(records: &[&SwitchRecord]) -> String {
         "note",
     ])];
     for record in records {
-        rows.push(line(record, "anon", &record.anon, true));
-        rows.push(line(record, "file", &record.file, false));
+        rows.push(line(record, "anon", Some(&record.anon), true));
+        rows.push(line(record, "file", record.file.as_ref(), false));
     }
     columns(&rows)
 }
 
-fn line(record: &SwitchRecord, kind: &str, outcome: &Outcome, first: bool) -> Vec<String> {
+fn line(record: &SwitchRecord, kind: &str, outcome: Option<&Outcome>, first: bool) -> Vec<String> {
     let timing = &record.timing;
     let once = |text: String| if first { text } else { String::new() };
-    let wasted = outcome.wasted() * prepage_kernel::page::page_size();
+    let known = |text: fn(&Outcome) -> String| outcome.map_or("-".to_owned(), text);
     let mut line = vec![
         once(record.number.to_string()),
         once(mode_word(record.mode).into()),
@@ -82,24 +82,21 @@ fn line(record: &SwitchRecord, kind: &str, outcome: &Outcome, first: bool) -> Ve
         once(record.duration_ms.to_string()),
         kind.to_owned(),
     ];
-    let counts = [
-        outcome.demanded,
-        outcome.planned,
-        outcome.fetched,
-        outcome.used,
-        outcome.unknown,
-        outcome.overtaken,
-        outcome.missed,
-    ];
-    line.extend(counts.map(|count| count.to_string()));
-    let late = |show: fn(Late) -> String| outcome.late.map_or("-".to_owned(), show);
+    let late = |show: fn(Late) -> String| outcome.and_then(|o| o.late).map_or("-".to_owned(), show);
     line.extend([
+        known(|of| of.demanded.to_string()),
+        known(|of| of.planned.to_string()),
+        known(|of| of.fetched.to_string()),
+        known(|of| of.used.to_string()),
+        known(|of| of.unknown.to_string()),
+        known(|of| of.overtaken.to_string()),
+        known(|of| of.missed.to_string()),
         late(|late| late.pages.to_string()),
         late(|late| ms(late.wait_us)),
-        share(outcome.precision),
-        share(outcome.holdout_precision),
-        share(outcome.holdout_recall),
-        bytes(wasted),
+        known(|of| share(of.precision)),
+        known(|of| share(of.holdout_precision)),
+        known(|of| share(of.holdout_recall)),
+        known(|of| bytes(of.wasted() * prepage_kernel::page::page_size())),
         once(ms(timing.switch_path_us)),
         once(ms(timing.fetch_cpu_us + timing.management_cpu_us)),
         once(note(record)),
