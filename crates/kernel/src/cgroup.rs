@@ -1,6 +1,7 @@
 //! cgroups, v1 and v2: where a process is, memory, freezer and reclaim.
 
 mod headroom;
+pub use headroom::Headroom;
 
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, Mount};

@@ -69,7 +69,7 @@ impl Worker<'_> {
     fn submit_and_bring_all(&mut self) {
         let mut submitted = Vec::new();
         loop {
-            let mut span = self.job.take_to_submit();
+            let mut span = self.job.take_to_submit(self.thread);
             if span.is_empty() && submitted.is_empty() {
                 return;
             }

@@ -67,8 +67,8 @@ pub struct Job {
     shares: Vec<Vec<Share>>,
     /// The memory control groups that anonymous pages are charged to.
     groups: Vec<Cgroup>,
-    /// Pages that can still be charged to them; looked up by the first thread that asks.
-    headroom_pages: OnceLock<AtomicU64>,
+    /// What can still be charged to them; looked up by the first thread that asks.
+    headroom: OnceLock<Headroom>,
     /// Pages of the plan before the first that found no headroom: the rest is not fetched.
     end: AtomicU64,
     files_taken: Mutex<(usize, usize)>,
@@ -137,7 +137,7 @@ impl Job {
             spans_taken: AtomicUsize::new(0),
             shares: Vec::new(),
             groups: Vec::new(),
-            headroom_pages: OnceLock::new(),
+            headroom: OnceLock::new(),
             end: AtomicU64::new(u64::MAX),
             files_taken: Mutex::new((0, 0)),
             cancelled: AtomicBool::new(false),
@@ -264,11 +264,10 @@ impl Job {
     /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
     /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
     pub fn admit(&self, piece: &Piece, pages: u64) -> bool {
-        let headroom = self
-            .headroom_pages
-            .get_or_init(|| headroom_pages(&self.groups).into());
+        let headroom = self.headroom.get_or_init(|| Headroom::of(&self.groups));
         let take = |left: u64| left.checked_sub(pages);
         let admitted = headroom
+            .pages
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
             .is_ok();
         if !admitted {
@@ -277,8 +276,20 @@ impl Job {
         admitted
     }
 
-    /// Takes the next span, to be submitted to the swap device; empty when all are taken.
-    pub fn take_to_submit(&self) -> Vec<Piece> {
+    /// Whether thread number `thread` leaves what is left to the first one: where each page that comes in pushes out
+    /// another, threads stand in each other's way, and in the application's, which reclaims as well.
+    fn leaves_rest(&self, thread: usize) -> bool {
+        let headroom = self.headroom.get().filter(|_| thread > 0);
+        headroom.is_some_and(|headroom| {
+            headroom.pages.load(Ordering::Relaxed) < headroom.reclaims_below_pages
+        })
+    }
+
+    /// Takes the next span, to be submitted to the swap device by thread number `thread`; empty when all are taken.
+    pub fn take_to_submit(&self, thread: usize) -> Vec<Piece> {
+        if self.leaves_rest(thread) {
+            return Vec::new();
+        }
         let index = self.spans_taken.fetch_add(1, Ordering::Relaxed);
         let span = self.spans.get(index);
         span.map_or_else(Vec::new, |span| self.pieces_of(span.start, span.end))
@@ -287,6 +298,9 @@ impl Job {
     /// Takes the next `pages` pages to be brought in, at most: of the first rank that has any left, of thread number
     /// `thread`'s share and then of the others'; empty when all are taken.
     pub fn take_to_map(&self, thread: usize, pages: u64) -> Vec<Piece> {
+        if self.leaves_rest(thread) {
+            return Vec::new();
+        }
         let in_turn = |shares: &Vec<Share>| {
             let count = shares.len();
             (0..count).find_map(|turn| {
@@ -447,15 +461,35 @@ pub struct Part {
 /// The part of the headroom that prepaging leaves to what the application allocates meanwhile: one in so many pages.
 const HEADROOM_LEFT: u64 = 8;
 
-/// Pages that prepaging may charge to these groups; without end where nothing limits them.
-fn headroom_pages(groups: &[Cgroup]) -> u64 {
-    // A group that is gone limits nobody.
-    let headroom = |group: &Cgroup| group.memory_headroom_bytes().ok()?;
-    let least = groups.iter().filter_map(headroom).min();
-    least.map_or(u64::MAX, |bytes| {
-        let pages = bytes / page_size();
-        pages - pages / HEADROOM_LEFT
-    })
+/// What prepaging may charge to the application's memory control groups.
+#[derive(Debug)]
+struct Headroom {
+    /// Pages left; without end where nothing limits them.
+    pages: AtomicU64,
+    /// When fewer are left, the kernel reclaims another page for each one.
+    reclaims_below_pages: u64,
+}
+
+impl Headroom {
+    fn of(groups: &[Cgroup]) -> Self {
+        let pages = |bytes: u64| {
+            let pages = bytes / page_size();
+            pages - pages / HEADROOM_LEFT
+        };
+        // A group that is gone limits nobody.
+        let of_group = |group: &Cgroup| group.memory_headroom().ok()?;
+        let found = groups.iter().filter_map(of_group);
+        let (free, all) = found.fold((u64::MAX, u64::MAX), |(free, all), headroom| {
+            (
+                free.min(pages(headroom.free_bytes)),
+                all.min(pages(headroom.bytes)),
+            )
+        });
+        Self {
+            pages: all.into(),
+            reclaims_below_pages: all - free.min(all),
+        }
+    }
 }
 
 /// A thread that panicked has left nothing half-done that matters here.

@@ -10,9 +10,35 @@ use std::path::Path;
 /// counts as headroom.
 const GROUPS_MAX: usize = 64;
 
+/// How much more can be charged to a cgroup under all limits of it and of those above it, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// Until the kernel has to reclaim.
+    pub free_bytes: u64,
+    /// Until it has to take away what is in use: what is free, and what can be reclaimed for it.
+    pub bytes: u64,
+}
+
+impl Headroom {
+    /// What a limit leaves, the group using so many bytes, of which so many can be reclaimed.
+    fn under(limit: u64, used: u64, reclaimable: u64) -> Self {
+        Self {
+            free_bytes: limit.saturating_sub(used),
+            bytes: limit.saturating_sub(used.saturating_sub(reclaimable)),
+        }
+    }
+
+    /// What both leave.
+    fn and(self, other: Self) -> Self {
+        Self {
+            free_bytes: self.free_bytes.min(other.free_bytes),
+            bytes: self.bytes.min(other.bytes),
+        }
+    }
+}
+
 impl Cgroup {
-    /// How much more can be charged to this cgroup until the kernel has to take away, under a limit of it or of one above
-    /// it, what is in use, in bytes. `None` where nothing is limited.
+    /// How much more can be charged to this cgroup under a limit of it or of one above it. `None` where nothing is limited.
     ///
     /// The limits: memory.limit_in_bytes and memory.memsw.limit_in_bytes of v1, memory.max and memory.high of v2. Inactive
     /// pages count as headroom, unless memory.min protects them, anonymous ones as far as they may be swapped and swap is
@@ -22,19 +48,19 @@ impl Cgroup {
     ///
     /// Reads two or three small files for each cgroup on the way up; for one that has a limit also its statistics, and
     /// looks at up to 64 cgroups below it.
-    pub fn memory_headroom_bytes(&self) -> Result<Option<u64>> {
-        self.headroom_bytes(self.free_swap_bytes())
+    pub fn memory_headroom(&self) -> Result<Option<Headroom>> {
+        self.headroom_with(self.free_swap_bytes())
     }
 
     /// The same, there being so much free swap on the machine.
-    fn headroom_bytes(&self, free_swap: u64) -> Result<Option<u64>> {
-        let mut headroom: Option<u64> = None;
+    fn headroom_with(&self, free_swap: u64) -> Result<Option<Headroom>> {
+        let mut headroom: Option<Headroom> = None;
         let mut level = self.clone();
         loop {
-            match level.headroom_here_bytes(free_swap) {
+            match level.headroom_here(free_swap) {
                 // The root of version 2, or what lies above the hierarchy.
                 Err(error) if error.is_not_found() => return Ok(headroom),
-                here => headroom = headroom.into_iter().chain(here?).min(),
+                here => headroom = headroom.into_iter().chain(here?).reduce(Headroom::and),
             }
             if !level.directory.pop() {
                 return Ok(headroom);
@@ -43,7 +69,7 @@ impl Cgroup {
     }
 
     /// The same, under the limits of this one alone.
-    fn headroom_here_bytes(&self, free_swap: u64) -> Result<Option<u64>> {
+    fn headroom_here(&self, free_swap: u64) -> Result<Option<Headroom>> {
         let hard = self.memory_limit_bytes()?;
         let (memory, with_swap) = match self.version {
             // The soft limit of version 1 does not hold while memory is charged.
@@ -59,21 +85,29 @@ impl Cgroup {
             return Ok(None);
         }
         let stat = self.memory_stat()?;
-        let of_memory = |limit| -> Result<u64> {
+        let of_memory = |limit| -> Result<Headroom> {
             let reclaimable = self.reclaimable_bytes(&stat, free_swap);
-            Ok(headroom(limit, self.memory_usage_bytes()?, reclaimable))
+            Ok(Headroom::under(
+                limit,
+                self.memory_usage_bytes()?,
+                reclaimable,
+            ))
         };
         // What goes to swap stays charged to memory and swap together.
-        let of_both = |limit| -> Result<u64> {
+        let of_both = |limit| -> Result<Headroom> {
             let used = text::read_number(self.directory.join("memory.memsw.usage_in_bytes"))?;
-            Ok(headroom(limit, used, self.reclaimable_bytes(&stat, 0)))
+            Ok(Headroom::under(
+                limit,
+                used,
+                self.reclaimable_bytes(&stat, 0),
+            ))
         };
         let (memory, with_swap) = (memory.map(of_memory), with_swap.map(of_both));
         Ok(memory
             .transpose()?
             .into_iter()
             .chain(with_swap.transpose()?)
-            .min())
+            .reduce(Headroom::and))
     }
 
     /// `None` also where the kernel is without this limit.
@@ -185,11 +219,6 @@ struct Kept {
     file: u64,
 }
 
-/// What a limit leaves, the group using so many bytes, of which so many can be reclaimed.
-fn headroom(limit: u64, used: u64, reclaimable: u64) -> u64 {
-    limit.saturating_sub(used.saturating_sub(reclaimable))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,10 +242,14 @@ mod tests {
             std::fs::write(path, text).expect("write");
         }
 
-        fn headroom(&self, version: Version, path: &str, free_swap: u64) -> Option<u64> {
+        fn headroom(&self, version: Version, path: &str, free_swap: u64) -> Option<Headroom> {
             let directory = self.0.join(path);
             let group = Cgroup { version, directory };
-            group.headroom_bytes(free_swap).expect("readable")
+            group.headroom_with(free_swap).expect("readable")
+        }
+
+        fn bytes(&self, version: Version, path: &str, free_swap: u64) -> Option<u64> {
+            Some(self.headroom(version, path, free_swap)?.bytes)
         }
     }
 
@@ -245,7 +278,12 @@ mod tests {
                 ("other/memory.swap.current", "5"),
             ],
         );
-        let headroom = |free_swap| tree.headroom(Version::V2, "app", free_swap);
+        let headroom = |free_swap| tree.bytes(Version::V2, "app", free_swap);
+        let free = |path| {
+            tree.headroom(Version::V2, path, u64::MAX)
+                .map(|h| h.free_bytes)
+        };
+        assert_eq!(free("app"), Some(20));
         assert_eq!(headroom(u64::MAX), Some(20 + 50 + 300));
         assert_eq!(headroom(7), Some(20 + 50 + 7));
         assert_eq!(headroom(0), Some(20 + 50));
@@ -270,6 +308,7 @@ mod tests {
         tree.write("app/memory.current", "99");
         tree.write("app/memory.stat", "inactive_anon 4\n");
         assert_eq!(headroom(u64::MAX), Some(5));
+        assert_eq!(free("app"), Some(1));
     }
 
     #[test]
@@ -291,7 +330,7 @@ mod tests {
                 ("other/memory.stat", "inactive_anon 120\n"),
             ],
         );
-        let headroom = |free_swap| tree.headroom(Version::V1, "app", free_swap);
+        let headroom = |free_swap| tree.bytes(Version::V1, "app", free_swap);
         assert_eq!(headroom(u64::MAX), Some(50 + 180));
         tree.write("other/memory.swappiness", "1");
         assert_eq!(headroom(u64::MAX), Some(50 + 300));
@@ -312,7 +351,7 @@ mod tests {
                 ("memory.stat", "inactive_anon 300\ninactive_file 50\n"),
             ],
         );
-        let headroom = || tree.headroom(Version::V2, "", u64::MAX);
+        let headroom = || tree.bytes(Version::V2, "", u64::MAX);
         (1..GROUPS_MAX).for_each(|n| tree.write(&format!("{n}/memory.stat"), ""));
         assert_eq!(headroom(), Some(350));
         tree.write("more/memory.stat", "");

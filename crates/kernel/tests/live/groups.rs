@@ -109,14 +109,14 @@ fn headroom_is_what_the_tightest_limit_above_leaves() {
     let group = Group::below(&above.0);
     // The kernel charges in batches of 64 pages for each CPU, and its own memory too.
     let has_headroom = |pages: u64| {
-        let headroom = group.0.memory_headroom_bytes().expect("headroom");
-        let headroom = headroom.expect("limited") / page;
+        let headroom = group.0.memory_headroom().expect("headroom");
+        let headroom = headroom.expect("limited").bytes / page;
         assert!(
             (pages.saturating_sub(256)..=pages).contains(&headroom),
             "{headroom} of {pages}"
         );
     };
-    assert_eq!(group.0.memory_headroom_bytes().expect("headroom"), None);
+    assert_eq!(group.0.memory_headroom().expect("headroom"), None);
     above.write("memory.limit_in_bytes", 4096 * page);
     has_headroom(4096);
     group.write("memory.limit_in_bytes", 2048 * page);
