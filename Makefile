@@ -5,7 +5,7 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
-.PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-idle bench-report bench-quick \
+.PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-idle bench-report bench-quick \
     bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
@@ -46,12 +46,12 @@ BENCH = scripts/as-root target/release/prepage-eval
 ## interrupted goes on when the same is said again; `rm -r target/bench` begins anew.
 bench: bench-reclaimed bench-together bench-launch bench-idle bench-report
 
-## Eight applications, each swapped out whole, in all modes of the paper's figures: about 30 minutes.
+## Eight applications, each swapped out whole, in all modes of the paper's figures: about 35 minutes.
 bench-reclaimed: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	@echo "about 30 minutes"
-	$(BENCH) run --apps all --install --modes resident,files_dropped,off,observe,anon,file,full --samples 12 --resume \
+	@echo "about 35 minutes"
+	$(BENCH) run --apps all --install --modes launch,resident,files_dropped,off,observe,anon,file,full --samples 12 --resume \
 	    --out target/bench/reclaimed.jsonl
 
 ## Eight applications at once under one limit, about half of what they hold: about 20 minutes.
@@ -68,6 +68,22 @@ bench-launch: setup-build build
 	mkdir -p target/bench
 	@echo "about 50 minutes"
 	$(BENCH) launch --programs all --install --resume --out target/bench/launches.jsonl
+
+## What FAST shows beside launch times, in launches of their own: Figures 7 and 8, Table 4, updates. About half an hour.
+FIGURE_PROGRAMS ?= gimp,python3
+DETAIL_PROGRAMS ?= gimp,python3,git,uname
+bench-launch-figures: setup-build build
+	scripts/setup launch
+	mkdir -p target/bench
+	@echo "about half an hour"
+	$(BENCH) launch --programs $(FIGURE_PROGRAMS) --install --scenarios cold --runs 0 --timelines 5 --resume \
+	    --out target/bench/launch-timelines.jsonl
+	$(BENCH) launch --programs all --install --scenarios cold --runs 5 --simultaneous 2,5,10,15 --resume \
+	    --out target/bench/launch-at-once.jsonl
+	$(BENCH) launch --programs $(DETAIL_PROGRAMS) --install --overheads --runs 8 --resume \
+	    --out target/bench/launch-overheads.jsonl
+	$(BENCH) launch --programs gimp,python3 --install --mismatch --runs 8 --resume \
+	    --out target/bench/launch-mismatch.jsonl
 
 ## Services that sat idle, swapped out whole to zram and then to the disk: about 50 minutes.
 bench-idle: setup-build build

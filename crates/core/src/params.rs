@@ -27,6 +27,20 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::Off, Self::Observe, Self::Anon, Self::File, Self::Full];
+
+    /// The word for it, in the configuration, on the command line and in the API.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Anon => "anon",
+            Self::File => "file",
+            Self::Full => "full",
+        }
+    }
+
     /// Whether this mode fetches anything.
     pub const fn fetches(self) -> bool {
         self.fetches_anon() || self.fetches_files()

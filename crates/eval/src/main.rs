@@ -22,6 +22,7 @@ mod packages;
 mod pages;
 mod processes;
 mod random;
+mod readings;
 mod reclaim;
 mod record;
 mod report;
@@ -366,6 +367,10 @@ struct LaunchArguments {
     /// Then launch so many programs at once, for instance 2,5,10,15.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..))]
     simultaneous: Vec<u8>,
+    /// Then launch each program so often more, cold, warm and fast, and record when processors and disk are busy (FAST's
+    /// Figure 7).
+    #[arg(long, value_name = "LAUNCHES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    timelines: u32,
     /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
     #[arg(long, default_value_t = 10.0)]
     strangers_percent_max: f64,
@@ -394,6 +399,7 @@ impl LaunchArguments {
             learn: self.learn,
             throttle: self.throttle.throttle(),
             simultaneous: self.simultaneous.into_iter().map(usize::from).collect(),
+            timelines: self.timelines,
             strangers_percent_max: self.strangers_percent_max,
             ..launch::record::Parameters::of(scenarios, self.runs, self.seed)
         };

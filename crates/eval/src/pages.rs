@@ -303,8 +303,13 @@ fn absent_shmem_pages(tables: &Tables, mapping: &Mapping) -> Result<Vec<u64>> {
 
 /// How many pages of the files that only these processes map are in the page cache, whoever is charged for them.
 pub fn cached_pages(pids: &[i32], shared: &HashSet<FileKey>) -> Result<u64> {
+    Ok(cached_pages_of(&mapped_files(pids, shared)?))
+}
+
+/// How many pages of these files are in the page cache.
+pub fn cached_pages_of(files: &[PathBuf]) -> u64 {
     let mut cached = 0;
-    for path in mapped_files(pids, shared)? {
+    for path in files {
         // A file that was replaced or removed meanwhile has no name to ask by.
         let Ok(file) = File::open(path) else { continue };
         let length = file.metadata().map_or(0, |m| m.len());
@@ -318,7 +323,7 @@ pub fn cached_pages(pids: &[i32], shared: &HashSet<FileKey>) -> Result<u64> {
             Err(_) => 0,
         };
     }
-    Ok(cached)
+    cached
 }
 
 /// The paths of the files that these processes map, without those that others map.

@@ -85,7 +85,7 @@ pub fn why_not_out(state: &State) -> Option<&'static str> {
 }
 
 /// Why file pages are not out, or `None` if they are.
-fn why_cached(state: &State) -> Option<&'static str> {
+pub fn why_cached(state: &State) -> Option<&'static str> {
     let page_bytes = rustix::param::page_size() as u64;
     let charged_bytes = state.group.file_bytes + state.service.file_bytes;
     let is_cached = state.cached_file_pages > CACHED_TOLERANCE_PAGES
@@ -97,6 +97,7 @@ fn why_cached(state: &State) -> Option<&'static str> {
 pub fn reclaim_all(app: &Group, service: Option<&Group>) -> Result<State> {
     let mut reclaim_ns = 0;
     let mut rounds = 0;
+    let mut swap_cache_bytes = u64::MAX;
     loop {
         let start = now_ns();
         pages::page_out(&app.pids())?;
@@ -113,7 +114,21 @@ pub fn reclaim_all(app: &Group, service: Option<&Group>) -> Result<State> {
             state.reclaim_ns = reclaim_ns;
             return Ok(state);
         }
+        if is_swap_cache_stuck(swap_cache_bytes, &state) {
+            pages::bring_back(&app.pids())?;
+        }
+        swap_cache_bytes = state.group.swap_cache_bytes;
     }
+}
+
+/// Whether a round took nothing out of the swap cache, which held so much before it. A page that zswap brought there is
+/// dirty, since zswap gives its copy up (`zswap_load`); and until it has been mapped it is not marked anonymous, and reclaim
+/// writes no dirty page that is neither anonymous nor of shared memory (`pageout`, seen with 6.18). Mapped and paged out
+/// once more, it goes. What is being written to a disk goes by itself in the next round.
+fn is_swap_cache_stuck(before_bytes: u64, after: &State) -> bool {
+    let page_bytes = rustix::param::page_size() as u64;
+    let left_bytes = after.group.swap_cache_bytes;
+    left_bytes > SWAP_CACHE_TOLERANCE_PAGES * page_bytes && left_bytes >= before_bytes
 }
 
 /// What of an application is in memory when a sample begins.
@@ -222,6 +237,11 @@ mod tests {
         let mut cached = out.clone();
         cached.group.swap_cache_bytes = 8 << 20;
         assert_eq!(why_not_out(&cached), Some("pages in the swap cache"));
+        // Nothing is known before the first round; what shrinks is being written.
+        assert!(!is_swap_cache_stuck(u64::MAX, &cached));
+        assert!(!is_swap_cache_stuck(9 << 20, &cached));
+        assert!(is_swap_cache_stuck(8 << 20, &cached));
+        assert!(!is_swap_cache_stuck(0, &out), "nothing is left");
         let mut files = out;
         files.service.file_bytes = 8 << 20;
         assert_eq!(why_not_out(&files), Some("file pages cached"));

@@ -273,6 +273,41 @@ fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
 }
 
 #[test]
+fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-over-time");
+    let file = prepare(&directory, Phase::Prefetch);
+    let out = directory.join("launches.jsonl");
+    let over_time = |count| [SCENARIOS, &["--runs", "0", "--timelines", count]].concat();
+    let said = launch(&directory, &file, &out, &over_time("1"));
+    // What is there is not measured again.
+    let more = [&over_time("2")[..], &["--resume"]].concat();
+    launch(&directory, &file, &out, &more);
+    let lines = read(&out);
+    assert!(of_kind(&lines, "launch").is_empty(), "{said}");
+    let launches = of_kind(&lines, "launch_activity");
+    let unique: BTreeSet<String> = launches
+        .iter()
+        .map(|launch| format!("{} {}", launch["block"], launch["scenario"]))
+        .collect();
+    assert_eq!((launches.len(), unique.len()), (6, 6), "{said}");
+    for launch in launches {
+        let activity = &launch["activity"];
+        let times = activity["t_us"].as_array().expect("times of readings");
+        assert_eq!(times.first(), Some(&0.into()), "before the launch began");
+        let last_us = times.last().and_then(Value::as_u64).unwrap_or_default();
+        let end_us = launch["t_end_ns"].as_u64().unwrap_or(u64::MAX) / 1_000;
+        // A reading takes its time before it is noted, and the thread may come late.
+        assert!(times.len() > 1 && last_us + 2_000 >= end_us, "{launch}");
+        for list in ["runnable", "waiting", "in_flight"] {
+            let count = activity[list].as_array().map(Vec::len);
+            assert_eq!(count, Some(times.len()), "{list}");
+        }
+    }
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
 fn prepage_finds_in_its_store_what_it_is_made_to_know() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-made");

@@ -52,6 +52,21 @@ fn files_are_dropped_alone_only_where_anonymous_pages_have_room() {
 }
 
 #[test]
+fn applications_are_launched_beside_reclaimed_ones_alone() {
+    for setting in ["pressure", "together"] {
+        let said = refusal(&[
+            "--apps",
+            "gimp,evince",
+            "--setting",
+            setting,
+            "--modes",
+            "launch,off",
+        ]);
+        assert!(said.contains("--setting reclaimed"), "{said}");
+    }
+}
+
+#[test]
 fn what_another_setting_counts_is_refused() {
     let said = refusal(&["--rounds", "3"]);
     assert!(said.contains("--samples"), "{said}");

@@ -648,17 +648,6 @@ pub fn parse_app_id(text: &str) -> Option<AppId> {
     })
 }
 
-/// A mode as it is typed and shown.
-pub const fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Off => "off",
-        Mode::Observe => "observe",
-        Mode::Anon => "anon",
-        Mode::File => "file",
-        Mode::Full => "full",
-    }
-}
-
 /// Bytes in hexadecimal: JSON has no bytes.
 pub fn to_hexadecimal(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
@@ -793,6 +782,21 @@ mod tests {
             assert_eq!(parse_word(word), Ok(core_policy));
         }
         assert!(matches!(set("big"), Err(ApiError::InvalidParameter { .. })));
+    }
+
+    #[test]
+    fn a_mode_is_read_by_its_word_and_by_no_other() {
+        let set = |word: &str| {
+            call(&format!(
+                r#"{{"method":"{INTERFACE}.SetMode","parameters":{{"mode":"{word}"}}}}"#
+            ))
+        };
+        for mode in Mode::ALL {
+            let word = mode.word();
+            assert_eq!(set(word), Ok(Call::SetMode(ModeParameters { mode })));
+            assert_eq!(parse_word(word), Ok(mode));
+        }
+        assert!(parse_word::<Mode>("fast").is_err());
     }
 
     #[test]

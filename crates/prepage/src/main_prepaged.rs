@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use prepage::commands::parse_mode;
+use prepage::launch::options::parse_word;
 use prepage::service::{self, Options};
 use prepage_core::params::Mode;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
     /// Mode to start in: off, observe, anon, file or full. Default: service.mode of the configuration, full.
-    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    #[arg(long, value_name = "MODE", value_parser = |text: &str| parse_word::<Mode>(text))]
     mode: Option<Mode>,
     /// Append every switch observed in mode observe to FILE, one JSON object a line, for the replay simulator.
     #[arg(long, value_name = "FILE")]

@@ -77,7 +77,7 @@ fn modes() {
     }
     let (code, said) = service.refused(&["mode", "fast"]);
     assert!(
-        code == 2 && said.contains("off, observe, anon, file or full"),
+        code == 2 && said.contains("off, observe, anon, file, full"),
         "{said}"
     );
 }

@@ -1,5 +1,6 @@
 //! Everything that a run of launches stands on, each thing registered to be undone before it is done.
 
+use super::activity::Instruments;
 use super::cache::SequencePages;
 use super::held::{Circumstance, Held};
 use super::picture::Desk;
@@ -7,6 +8,7 @@ use super::preload::Preload;
 use super::prepage::Prepage;
 use super::profiles::Known;
 use super::programs::Prepared;
+use crate::circumstances;
 use crate::display::screen::Screen;
 use crate::display::session::Session;
 use crate::display::windows::Display;
@@ -106,6 +108,14 @@ impl Bench {
         let own = program.environment.iter();
         environment.extend(own.map(|&(name, value)| (name.to_owned(), value.into())));
         environment
+    }
+
+    /// What tells when processors and disk are busy.
+    pub fn instruments(&self) -> Instruments {
+        let disk = circumstances::disk_directory(&self.ground.places.disk);
+        Instruments {
+            disk_inflight: disk.map(|disk| disk.join("inflight")),
+        }
     }
 
     /// The file to which a program's messages go.

@@ -2,14 +2,15 @@
 //! records; `study` derives every number from them alone.
 
 mod accesses;
+pub mod activity;
 mod bench;
-mod cache;
-mod held;
+pub mod cache;
+pub mod held;
 mod order;
 pub mod order_bound;
 pub mod overheads;
 pub mod paper;
-mod picture;
+pub mod picture;
 mod preload;
 mod prepage;
 mod profiles;
@@ -23,6 +24,7 @@ mod simultaneous;
 pub mod study;
 pub mod tables;
 pub mod text;
+pub mod usage;
 mod workloads;
 
 use crate::error::Result;
@@ -62,6 +64,7 @@ impl Parameters {
             learn: record::Learn::Cold,
             throttle: None,
             simultaneous: Vec::new(),
+            timelines: 0,
             strangers_percent_max: 10.0,
             quiet_ms: 1_000,
             cap_ms: 30_000,

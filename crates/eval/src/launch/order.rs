@@ -2,14 +2,37 @@
 //! order. Pure.
 
 use super::record::{Parameters, Slot};
-use super::scenario::Scenario;
+use super::scenario::{OVER_TIME, Scenario};
 use crate::random::Random;
 
-/// Every slot of one program, in order.
+/// Every slot of one program that is timed, in order.
 pub fn slots(parameters: &Parameters, program: &str) -> Vec<Slot> {
+    let scenarios = &parameters.scenarios;
+    blocks(parameters, program, "launch", parameters.runs, scenarios)
+}
+
+/// Every slot of one program that is read over time, in order.
+pub fn timelines(parameters: &Parameters, program: &str) -> Vec<Slot> {
+    let purpose = "timeline";
+    blocks(
+        parameters,
+        program,
+        purpose,
+        parameters.timelines,
+        &OVER_TIME,
+    )
+}
+
+fn blocks(
+    parameters: &Parameters,
+    program: &str,
+    purpose: &str,
+    count: u32,
+    scenarios: &[Scenario],
+) -> Vec<Slot> {
     let mut all = Vec::new();
-    for block in 0..parameters.runs {
-        let purpose = format!("launch {program} {block}");
+    for block in 0..count {
+        let purpose = format!("{purpose} {program} {block}");
         let slot = |(order, scenario)| Slot {
             program: program.to_owned(),
             block,
@@ -17,7 +40,7 @@ pub fn slots(parameters: &Parameters, program: &str) -> Vec<Slot> {
             scenario,
             attempt: 0,
         };
-        let scenarios = shuffled(parameters.seed, &purpose, &parameters.scenarios);
+        let scenarios = shuffled(parameters.seed, &purpose, scenarios);
         all.extend(scenarios.into_iter().enumerate().map(slot));
     }
     all
@@ -63,5 +86,11 @@ mod tests {
         assert!(orders.len() > 3);
         let order = |slots: Vec<Slot>| slots.iter().map(|s| s.scenario).collect::<Vec<_>>();
         assert_ne!(order(all), order(slots(&parameters, "gcc")));
+        assert!(timelines(&parameters, "git").is_empty(), "nobody asked");
+        let asked = Parameters {
+            timelines: 2,
+            ..parameters
+        };
+        assert_eq!(timelines(&asked, "git").len(), 2 * OVER_TIME.len());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, OverallRow, ScenarioRow, SimultaneousRow};
+use super::tables;
 use super::text::change;
 use crate::study::text::cells;
 
@@ -49,6 +50,59 @@ pub fn rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     rows
 }
 
+/// What the paper's section 5 shows, and whether these records have it: where not, how it is measured.
+pub fn inventory(studies: &[LaunchStudy]) -> Vec<Vec<String>> {
+    type Has = fn(&LaunchStudy) -> bool;
+    const SHOWN: [(&str, Has, &str); 7] = [
+        (
+            "Figure 5: size of the launch sequence by recordings",
+            |study| study.programs.iter().any(|p| p.learned_pages.len() > 1),
+            "prepage learned from no program more than once",
+        ),
+        (
+            "Figure 6: launch times by scenario",
+            |study| !study.overall.is_empty(),
+            "it takes four launches of each scenario: --runs 4 or more",
+        ),
+        (
+            "Figure 7: use of processors and disk over time",
+            |study| study.programs.iter().any(|p| !p.usage.is_empty()),
+            "launches of their own: --timelines 5",
+        ),
+        (
+            "Figure 8: several programs at once",
+            |study| study.simultaneous.iter().any(|s| s.last_ms.is_some()),
+            "launches of their own: --simultaneous 2,5,10,15, with --runs 4 or more",
+        ),
+        (
+            "Table 3: launch sequences",
+            |study| study.programs.iter().any(|p| p.sequence.is_some()),
+            "launches that prepage helped: --scenarios cold,fast",
+        ),
+        (
+            "Table 4: running times of what FAST does itself",
+            |study| study.programs.iter().any(|p| !p.overheads.is_empty()),
+            "scenarios of its own: --overheads",
+        ),
+        (
+            "Launches after an update, in the text",
+            |study| tables::mismatch_rows(study).len() > 1,
+            "scenarios of its own: --mismatch",
+        ),
+    ];
+    let row = |(what, has, how): (&str, Has, &str)| match studies.iter().any(has) {
+        true => cells(&[what, "shown above"]),
+        false => cells(&[what, &format!("not measured: {how}")]),
+    };
+    let mut rows = vec![cells(&["FAST section 5", "here"])];
+    rows.extend(SHOWN.map(row));
+    rows.push(cells(&[
+        "Figure 9: cold and warm launches on a telephone",
+        "not measured: it is of a telephone, and without FAST",
+    ]));
+    rows
+}
+
 fn mean(study: &LaunchStudy, scenarios: &[Scenario]) -> Option<String> {
     let is_wanted = |row: &&OverallRow| scenarios.contains(&row.scenario);
     let row = study.overall.iter().find(is_wanted)?;
@@ -93,6 +147,25 @@ mod tests {
     use super::super::study::study_lines;
     use super::super::study::tests::lines;
     use super::*;
+
+    #[test]
+    fn what_is_not_measured_is_listed_with_how_it_is() {
+        let rows = inventory(&[study_lines(lines())]);
+        let here = |what: &str| {
+            let mut rows = rows.iter();
+            let row = rows.find(|row| row[0].starts_with(what));
+            row.map(|row| row[1].clone()).unwrap_or_default()
+        };
+        assert_eq!(here("Figure 6"), "shown above");
+        assert_eq!(here("Table 3"), "shown above");
+        for (what, how) in [
+            ("Figure 7", "--timelines"),
+            ("Figure 8", "--simultaneous"),
+            ("Table 4", "--overheads"),
+        ] {
+            assert!(here(what).starts_with("not measured") && here(what).contains(how));
+        }
+    }
 
     #[test]
     fn only_what_was_measured_stands_beside_the_paper() {

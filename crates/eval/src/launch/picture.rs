@@ -1,7 +1,6 @@
 //! Watches the window of a program that is being launched, to the first picture that stays.
 
 use super::programs::Window;
-use super::record::Parameters;
 use crate::clock::now_ns;
 use crate::display::screen::Screen;
 use crate::display::windows::{Change, Display};
@@ -18,6 +17,15 @@ pub struct Desk {
     pub display: Display,
     /// The picture.
     pub screen: Screen,
+}
+
+/// How long a launch is watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A picture that stays for so long is final.
+    pub quiet_ms: u64,
+    /// No launch is watched for longer.
+    pub cap_ms: u64,
 }
 
 /// What was seen.
@@ -71,9 +79,9 @@ impl Desk {
         t0_ns: u64,
         before: &Tiles,
         group: &Group,
-        parameters: &Parameters,
+        limits: Limits,
     ) -> Result<Seen> {
-        let cap_ns = t0_ns + parameters.cap_ms * 1_000_000;
+        let cap_ns = t0_ns + limits.cap_ms * 1_000_000;
         let cpu_before_us = group.cpu_us();
         let mut still = Still {
             picture: before.clone(),
@@ -83,7 +91,7 @@ impl Desk {
         let mut is_ready = false;
         loop {
             let quiet_end = if is_ready {
-                still.since_ns + parameters.quiet_ms * 1_000_000
+                still.since_ns + limits.quiet_ms * 1_000_000
             } else {
                 now_ns() + LOOK_MS * 1_000_000
             };

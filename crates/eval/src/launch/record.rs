@@ -1,5 +1,6 @@
 //! The record of launches: one JSON value a line, described in FORMAT.md. Read and written by [`crate::record`].
 
+use super::activity::Activity;
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::record::{FORMAT, Machine, Resumable, read_values};
@@ -21,6 +22,8 @@ pub enum Line {
     FirstAccesses(Box<FirstAccesses>),
     /// A measured launch.
     Launch(Box<Launch>),
+    /// A launch of its own, over time: it is not among the measured ones.
+    LaunchActivity(Box<Launch>),
     /// Several programs launched at once.
     Simultaneous(Box<Simultaneous>),
     /// A launch that is not to be used.
@@ -59,6 +62,9 @@ pub struct Parameters {
     pub throttle: Option<Throttle>,
     /// How many programs are launched at once, one after the other.
     pub simultaneous: Vec<usize>,
+    /// Launches of each program and scenario of FAST's Figure 7 that are read over time. Earlier records have none.
+    #[serde(default)]
+    pub timelines: u32,
     /// A sample is discarded if strangers use more than so many hundredths of the machine's CPU time.
     pub strangers_percent_max: f64,
     /// A picture that stays for so long is final.
@@ -140,6 +146,9 @@ pub struct Launch {
     /// The program whose sequence prepage fetched, if another's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_program: Option<String>,
+    /// When processors and disk were busy, where that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
     /// Every picture of a windowed program.
     pub frames: Vec<FrameRecord>,
     /// What was cached before; nothing is known of it while prepage learns.
@@ -266,6 +275,8 @@ pub fn has_fetched(report: Option<&serde_json::Value>) -> bool {
 pub enum Key {
     /// A launch: program, block and scenario.
     One(String, u32, Scenario),
+    /// The same of a launch over time.
+    OverTime(String, u32, Scenario),
     /// Launches at once: how many, block and scenario.
     AtOnce(usize, u32, Scenario),
 }
@@ -274,6 +285,11 @@ impl Slot {
     /// Its key.
     pub fn key(&self) -> Key {
         Key::One(self.program.clone(), self.block, self.scenario)
+    }
+
+    /// Its key as a launch over time.
+    pub fn key_over_time(&self) -> Key {
+        Key::OverTime(self.program.clone(), self.block, self.scenario)
     }
 }
 
@@ -289,14 +305,18 @@ impl Resumable for Line {
         let Self::Launches(run) = self else {
             return false;
         };
-        let runs = parameters.runs;
-        let earlier = run.parameters.clone();
-        Parameters { runs, ..earlier } == *parameters
+        let asked = Parameters {
+            runs: parameters.runs,
+            timelines: parameters.timelines,
+            ..run.parameters.clone()
+        };
+        asked == *parameters
     }
 
     fn key(&self) -> Option<Key> {
         match self {
             Self::Launch(launch) => Some(launch.slot.key()),
+            Self::LaunchActivity(launch) => Some(launch.slot.key_over_time()),
             Self::Simultaneous(several) => {
                 Some(Key::AtOnce(several.count, several.block, several.scenario))
             }
@@ -332,6 +352,7 @@ pub(crate) mod tests {
                 learn: Learn::Cold,
                 throttle: None,
                 simultaneous: Vec::new(),
+                timelines: 0,
                 strangers_percent_max: 10.0,
                 quiet_ms: 1_000,
                 cap_ms: 30_000,
@@ -364,6 +385,7 @@ pub(crate) mod tests {
             known_pages: None,
             preload: None,
             other_program: None,
+            activity: None,
             frames: Vec::new(),
             state: Some(CacheState::default()),
             cpu_us: 1_000,

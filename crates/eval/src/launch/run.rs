@@ -77,10 +77,33 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     Ok(())
 }
 
+/// What is to be measured of one program.
+#[derive(Debug)]
+struct Slots {
+    /// Launches that are timed.
+    timed: Vec<Slot>,
+    /// Launches of their own, over time.
+    over_time: Vec<Slot>,
+}
+
+impl Slots {
+    fn of(program: &str, parameters: &Parameters, earlier: &Earlier<Line>) -> Self {
+        let mut timed = order::slots(parameters, program);
+        timed.retain(|slot| !earlier.has(&slot.key()));
+        let mut over_time = order::timelines(parameters, program);
+        over_time.retain(|slot| !earlier.has(&slot.key_over_time()));
+        Self { timed, over_time }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.timed.is_empty() && self.over_time.is_empty()
+    }
+}
+
 /// What is to be measured.
 struct Left {
     /// The programs, each with its slots.
-    programs: Vec<(Prepared, Vec<Slot>)>,
+    programs: Vec<(Prepared, Slots)>,
     /// Launches at once.
     at_once: Vec<Turn>,
 }
@@ -88,8 +111,7 @@ struct Left {
 fn what_is_left(prepared: Vec<Prepared>, parameters: &Parameters, earlier: &Earlier<Line>) -> Left {
     let at_once = simultaneous::left(parameters, earlier);
     let slots = |program: Prepared| {
-        let mut slots = order::slots(parameters, &program.name);
-        slots.retain(|slot| !earlier.has(&slot.key()));
+        let slots = Slots::of(&program.name, parameters, earlier);
         (program, slots)
     };
     let mut programs: Vec<_> = prepared.into_iter().map(slots).collect();
@@ -124,14 +146,11 @@ fn measure(
             eprintln!("the scenario {word} is left out: it takes two programs that prepage helps");
             slots
                 .iter_mut()
-                .for_each(|slots| slots.retain(|slot| slot.scenario != scenario));
+                .for_each(|slots| slots.timed.retain(|slot| slot.scenario != scenario));
         }
     }
-    if slots
-        .iter()
-        .flatten()
-        .any(|slot| slot.scenario == Scenario::Preload)
-    {
+    let mut timed = slots.iter().flat_map(|slots| &slots.timed);
+    if timed.any(|slot| slot.scenario == Scenario::Preload) {
         eprintln!("preload learns ...");
         bench.preload = Some(Preload::learn(bench, parameters, &learned)?);
     }
@@ -183,11 +202,11 @@ fn measure_program(
     parameters: &Parameters,
     learned: &Learned,
     other: Option<&Learned>,
-    slots: Vec<Slot>,
+    slots: Slots,
     writer: &mut Writer,
 ) -> Result<()> {
     eprintln!("== {} ==", learned.program.name);
-    if !slots.is_empty() && parameters.scenarios.contains(&Scenario::PrefetchOnly) {
+    if !slots.timed.is_empty() && parameters.scenarios.contains(&Scenario::PrefetchOnly) {
         for _ in 0..RECORDED_LAUNCHES {
             let accesses = sample::record_accesses(bench, parameters, learned)?;
             if let Some(accesses) = accesses {
@@ -195,7 +214,9 @@ fn measure_program(
             }
         }
     }
-    for slot in slots {
+    let timed = slots.timed.into_iter().map(|slot| (slot, false));
+    let over_time = slots.over_time.into_iter().map(|slot| (slot, true));
+    for (slot, is_over_time) in timed.chain(over_time) {
         // Of a program that is left alone nothing is known to prefetch. What was decided may change with any launch.
         let is_left_alone = bench.prepage.leaves_alone(&learned.program.name)?;
         if is_left_alone && slot.scenario.needs_sequence() {
@@ -207,6 +228,7 @@ fn measure_program(
             learned,
             other: other.filter(|_| slot.scenario == Scenario::OtherProgram),
             is_left_alone,
+            is_over_time,
         };
         measure_slot(bench, parameters, &subject, slot, writer)?;
     }
@@ -310,7 +332,11 @@ fn measure_slot(
         match sample::measure(bench, parameters, subject, &slot)? {
             Ok(launch) => {
                 show(&launch, false);
-                return writer.write(&Line::Launch(launch));
+                let line = match subject.is_over_time {
+                    true => Line::LaunchActivity(launch),
+                    false => Line::Launch(launch),
+                };
+                return writer.write(&line);
             }
             Err(discarded) => {
                 let scenario = slot.scenario.word();

@@ -1,10 +1,11 @@
 //! One launch: bring the cache into its state, hold the command, let it go, see its end, put everything to rest.
 
 use super::accesses::{Recorder, first_accesses};
+use super::activity::{self, Activity, Instruments};
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
 use super::held::{Held, Running};
-use super::picture::Seen;
+use super::picture::{Limits, Seen};
 use super::preload::Preload;
 use super::profiles;
 use super::programs::{Prepared, Window};
@@ -14,6 +15,7 @@ use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_counters};
 use crate::clock::{now_ns, process_cpu_us};
 use crate::error::Result;
+use crate::readings;
 use prepage_kernel::page::page_size;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,6 +33,8 @@ pub struct Subject<'a> {
     pub other: Option<&'a Learned>,
     /// Whether prepage leaves it alone: then it is asked as a user asks it.
     pub is_left_alone: bool,
+    /// Whether it is read meanwhile when processors and disk are busy.
+    pub is_over_time: bool,
 }
 
 /// Measures one launch.
@@ -49,16 +53,9 @@ pub fn measure(
         let name = &program.name;
         bench.prepage.make_known(name, &learned.app, &state)?;
     }
-    let state = if is_warm {
-        warm_up(bench, parameters, program)?;
-        cache::look(&[&SequencePages::certain(&learned.known.state.sequence)])?
-    } else {
-        cache::make_cold(&[&learned.pages])?
-    };
-    let unfit = if is_warm {
-        cache::why_not_warm(&state)
-    } else {
-        cache::why_not_cold(&state)
+    let (state, unfit) = match is_warm {
+        true => make_warm(bench, parameters, learned)?,
+        false => make_cold(learned)?,
     };
     let discard = |reason: String| {
         Ok(Err(Box::new(Discarded {
@@ -85,6 +82,7 @@ pub fn measure(
         is_cold: !is_warm,
         window: program.window.filter(|_| slot.scenario.runs_program()),
         recorder: None,
+        instruments: subject.is_over_time.then(|| bench.instruments()),
     };
     let seen = watch(bench, parameters, wanted)?;
     let is_reported = slot.scenario.is_reported() && !is_left_alone;
@@ -103,6 +101,24 @@ pub fn measure(
         other_program: other.map(|other| other.program.name.clone()),
         ..launch(slot, seen, Some(state), report, store_bytes)
     })))
+}
+
+/// Nothing of the program's sequence is cached; why it is, if so.
+fn make_cold(learned: &Learned) -> Result<(CacheState, Option<String>)> {
+    let state = cache::make_cold(&[&learned.pages])?;
+    Ok((state, cache::why_not_cold(&state)))
+}
+
+/// All that the program is known to use is cached; why it is not, if so.
+fn make_warm(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    learned: &Learned,
+) -> Result<(CacheState, Option<String>)> {
+    warm_up(bench, parameters, &learned.program)?;
+    let used = SequencePages::certain(&learned.known.state.sequence);
+    let state = cache::look(&[&used])?;
+    Ok((state, cache::why_not_warm(&state)))
 }
 
 /// A launch from which prepage learns. An error if the program fails: then there is nothing to measure.
@@ -181,6 +197,7 @@ fn launch(
         known_pages: None,
         preload: watched.preloaded,
         other_program: None,
+        activity: watched.activity,
         frames: watched.seen.frames,
         state,
         cpu_us: watched.cpu_us,
@@ -206,6 +223,7 @@ struct Watched {
     seen: Seen,
     t_beside_ns: Option<u64>,
     preloaded: Option<Preloaded>,
+    activity: Option<Activity>,
     status: Option<ExitStatus>,
     cpu_us: u64,
     strangers_ms: f64,
@@ -247,6 +265,8 @@ struct Wanted<'a> {
     window: Option<Window>,
     /// Who records it.
     recorder: Option<&'a mut Recorder>,
+    /// What is read while it is under way.
+    instruments: Option<Instruments>,
 }
 
 impl<'a> Wanted<'a> {
@@ -259,6 +279,7 @@ impl<'a> Wanted<'a> {
             is_cold: false,
             window: program.window,
             recorder: None,
+            instruments: None,
         }
     }
 }
@@ -285,14 +306,21 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
     if let Some(recorder) = wanted.recorder {
         recorder.begin(held.pid());
     }
+    let reading = wanted
+        .instruments
+        .map(|instruments| readings::Recorder::start(activity::PACE, move || instruments.read()));
     let mut running_beside = held_beside.map(Held::release).transpose()?;
     let mut running = held.release()?;
     let t0_ns = running_beside.as_ref().map_or(running.t0_ns, |r| r.t0_ns);
-    let until_ns = t0_ns + parameters.cap_ms * 1_000_000;
+    let limits = Limits {
+        quiet_ms: parameters.quiet_ms,
+        cap_ms: parameters.cap_ms,
+    };
+    let until_ns = t0_ns + limits.cap_ms * 1_000_000;
     let mut status = None;
     let seen = match (&mut bench.desk, wanted.window, before) {
         (Some(desk), Some(window), Some(before)) => {
-            desk.watch(window, t0_ns, &before, &bench.group, parameters)?
+            desk.watch(window, t0_ns, &before, &bench.group, limits)?
         }
         _ => {
             let exit = running.wait_until(until_ns)?;
@@ -304,6 +332,7 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
             }
         }
     };
+    let activity = reading.map(|recorder| Activity::of(&recorder.finish(), t0_ns, seen.t_end_ns));
     let t_beside_ns = match &mut running_beside {
         Some(beside) => beside.wait_until(until_ns)?.map(|(t_ns, _)| t_ns - t0_ns),
         None => None,
@@ -318,6 +347,7 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
         seen,
         t_beside_ns,
         preloaded,
+        activity,
         status,
         ..watched
     })
@@ -353,6 +383,7 @@ fn difference(before: &Counted, after: &Counted) -> Watched {
         seen: Seen::default(),
         t_beside_ns: None,
         preloaded: None,
+        activity: None,
         status: None,
         cpu_us,
         strangers_ms,
@@ -372,7 +403,7 @@ fn why_unusable(
     let window_ms = watched.counted_ns as f64 / 1e6 * bench.cores as f64;
     let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0 + RESOLUTION_MS;
     if watched.strangers_ms > strangers_ms_max {
-        return Some(STRANGERS_LOAD.into());
+        return Some(format!("{STRANGERS_LOAD}: "));
     }
     why_failed(watched, lacks_report)
 }

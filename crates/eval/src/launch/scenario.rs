@@ -66,6 +66,9 @@ pub const USUAL: [Scenario; 7] = [
     Scenario::Vmtouch,
 ];
 
+/// What the paper's Figure 7 shows over time.
+pub const OVER_TIME: [Scenario; 3] = [Scenario::Cold, Scenario::Warm, Scenario::Fast];
+
 /// What the paper's Table 4 compares, and what a launch costs that is left alone.
 pub const OVERHEADS: [Scenario; 6] = [
     Scenario::Cold,

@@ -7,6 +7,7 @@ use super::record::{
 };
 use super::scenario::Scenario;
 use super::sequence::{SequenceRow, sequence};
+use super::usage::{UsageRow, usage};
 use crate::error::Result;
 use crate::statistics::{Estimate, bootstrap, median, median_estimate};
 use serde::Serialize;
@@ -47,6 +48,8 @@ pub struct ProgramRow {
     pub overheads: Vec<OverheadRow>,
     /// What prepage took for it.
     pub costs: Vec<CostRow>,
+    /// When its launches used processors and disk (FAST Figure 7).
+    pub usage: Vec<UsageRow>,
 }
 
 /// One scenario of one program.
@@ -119,7 +122,7 @@ pub fn study(path: &Path) -> Result<LaunchStudy> {
 pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
     let (mut learning, mut launches) = (Vec::new(), Vec::new());
     let (mut simultaneous, mut discarded) = (Vec::new(), Vec::new());
-    let mut accesses = Vec::new();
+    let (mut accesses, mut over_time) = (Vec::new(), Vec::new());
     let mut first = None;
     for line in lines {
         match line {
@@ -127,12 +130,13 @@ pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
             Line::LearningLaunch(launch) => learning.push(*launch),
             Line::FirstAccesses(one) => accesses.push(*one),
             Line::Launch(launch) => launches.push(*launch),
+            Line::LaunchActivity(launch) => over_time.push(*launch),
             Line::Simultaneous(several) => simultaneous.push(*several),
             Line::DiscardedLaunch(one) => discarded.push(*one),
         }
     }
     let mut names: Vec<&str> = Vec::new();
-    for launch in &launches {
+    for launch in launches.iter().chain(&over_time) {
         if !names.contains(&&*launch.slot.program) {
             names.push(&launch.slot.program);
         }
@@ -147,7 +151,10 @@ pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
             let recorded = accesses.iter().filter(|one| one.program == *name);
             let recorded: Vec<&FirstAccesses> =
                 recorded.filter(|one| one.events_lost == 0).collect();
-            program_row(name, &of(&launches, name), &of(&learning, name), &recorded)
+            ProgramRow {
+                usage: usage(&of(&over_time, name)),
+                ..program_row(name, &of(&launches, name), &of(&learning, name), &recorded)
+            }
         })
         .collect();
     LaunchStudy {
@@ -184,7 +191,7 @@ fn reasons(discarded: &[Discarded]) -> BTreeMap<String, usize> {
 
 /// How long a launch took: of the prefetch alone, until its last page was there, by prepage's clock; the command returns
 /// later.
-pub(super) fn time_ms(launch: &Launch) -> f64 {
+pub fn time_ms(launch: &Launch) -> f64 {
     let completed_us = (launch.slot.scenario == Scenario::PrefetchOnly)
         .then(|| launch.reported("prefetch.completed_us"))
         .flatten();
@@ -233,6 +240,7 @@ fn program_row(
         sequence: sequence(launches),
         overheads: overheads(launches),
         costs: costs(launches, learning),
+        usage: Vec::new(),
     }
 }
 

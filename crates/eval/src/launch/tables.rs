@@ -70,22 +70,26 @@ fn what_is_known(row: &ScenarioRow) -> String {
     }
 }
 
-/// A row for each program: the size of its sequence by the recordings that it was learned from (FAST Figure 5).
-pub fn learning_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
-    /// Columns: the paper goes to ten.
+/// The size of a program's sequence by the recordings that it was learned from, of which the paper shows ten (FAST
+/// Figure 5). It ends where prepage begins to leave the program alone, and keeps none.
+pub fn recorded_pages(program: &ProgramRow) -> &[u64] {
     const RECORDINGS_MAX: usize = 10;
-    let learned = study
-        .programs
-        .iter()
-        .filter(|p| !p.learned_pages.is_empty());
-    let count = learned.clone().map(|p| p.learned_pages.len()).max();
-    let count = count.unwrap_or(0).min(RECORDINGS_MAX);
+    let pages = &program.learned_pages;
+    let kept = pages.iter().position(|&pages| pages == 0);
+    &pages[..kept.unwrap_or(pages.len()).min(RECORDINGS_MAX)]
+}
+
+/// A row for each program: the same in numbers.
+pub fn learning_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let all = study.programs.iter();
+    let learned = all.filter(|program| !program.learned_pages.is_empty());
+    let count = learned.clone().map(|program| recorded_pages(program).len());
+    let count = count.max().unwrap_or(0);
     let mut rows = vec![cells(&["pages known after recording"])];
     rows[0].extend((1..=count).map(|n| n.to_string()));
     for program in learned {
         let mut row = vec![program.program.clone()];
-        let pages = program.learned_pages.iter().take(count);
-        row.extend(pages.map(u64::to_string));
+        row.extend(recorded_pages(program).iter().map(u64::to_string));
         row.resize(count + 1, "-".into());
         rows.push(row);
     }
@@ -124,6 +128,35 @@ pub fn sequence_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         row.extend(shares.map(|share| format!("{:.1} %", share * 100.0)));
         row.resize(rows[0].len(), "-".into());
         rows.push(row);
+    }
+    rows
+}
+
+/// A row for each program and scenario of which launches were read over time (FAST Figure 7), in hundredths of their time.
+pub fn usage_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&[
+        "busy, % of the launch",
+        "scenario",
+        "launches",
+        "CPU",
+        "CPU, first quarter",
+        "disk",
+        "both at once",
+        "a reading, us",
+    ])];
+    for program in &study.programs {
+        rows.extend(program.usage.iter().map(|row| {
+            vec![
+                program.program.clone(),
+                row.scenario.word().into(),
+                row.launches.to_string(),
+                interval(row.cpu_percent, 0),
+                interval(row.first_cpu_percent, 0),
+                interval(row.disk_percent, 0),
+                interval(row.both_percent, 0),
+                interval(row.reading_us, 0),
+            ]
+        }));
     }
     rows
 }
@@ -171,7 +204,8 @@ mod tests {
     /// Four launches of each of these scenarios.
     fn study(scenarios: &[Scenario]) -> LaunchStudy {
         let mut lines = vec![Line::Launches(Box::new(run(scenarios)))];
-        for (pages, known_pages) in [(1, 900), (2, 700)] {
+        // The last one: it is left alone.
+        for (pages, known_pages) in [(1, 900), (2, 700), (3, 0)] {
             let mut learned = launch("git", pages, Scenario::Record, 30.0);
             learned.known_pages = Some(known_pages);
             lines.push(Line::LearningLaunch(Box::new(learned)));

@@ -16,6 +16,7 @@ pub fn show(study: &LaunchStudy) -> String {
         time_rows(study),
         ratio_rows(study),
         bound_rows(study),
+        tables::usage_rows(study),
         tables::overhead_rows(study),
         tables::mismatch_rows(study),
         simultaneous_rows(study),
@@ -58,6 +59,11 @@ fn row_of(program: &ProgramRow, scenario: Scenario) -> Option<&ScenarioRow> {
     program.scenarios.iter().find(|s| s.scenario == scenario)
 }
 
+/// The programs of which launches were timed, and not only read over time.
+fn timed(study: &LaunchStudy) -> impl Iterator<Item = &ProgramRow> {
+    study.programs.iter().filter(|p| !p.scenarios.is_empty())
+}
+
 /// More digits where there is less.
 pub fn time(estimate: Option<Estimate>) -> String {
     let decimals = usize::from(estimate.is_some_and(|e| e.value < 100.0));
@@ -73,7 +79,7 @@ pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     if has_bounds {
         rows[0].extend(cells(&["bound", "order bound"]));
     }
-    for program in &study.programs {
+    for program in timed(study) {
         let mut row = vec![program.program.clone()];
         row.extend(scenarios.iter().map(|&scenario| {
             let found = row_of(program, scenario);
@@ -107,7 +113,7 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     if has_fast {
         rows[0].extend(cells(&["gap closed by fast", "helped"]));
     }
-    for program in &study.programs {
+    for program in timed(study) {
         let mut row = vec![program.program.clone()];
         row.extend(
             compared().map(|scenario| {

@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// What is done for the application at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
+    /// No switch: the application is not running, nothing is cached, and it is launched (ASAP's Figure 1).
+    Launch,
     /// Nothing was taken out: the best there can be.
     Resident,
     /// Nothing was taken out, and prepage watches: what watching costs.
@@ -29,28 +31,30 @@ pub enum Mode {
     FullBy(CorePolicy),
 }
 
-/// Every mode.
-const MODES: [Mode; 14] = [
-    Mode::Resident,
-    Mode::ResidentObserve,
-    Mode::FilesDropped,
-    Mode::Off,
-    Mode::Observe,
-    Mode::Anon,
-    Mode::File,
-    Mode::Full,
-    Mode::FullBy(CorePolicy::Asap),
-    Mode::FullBy(CorePolicy::Big1),
-    Mode::FullBy(CorePolicy::BigAll),
-    Mode::FullBy(CorePolicy::Little1),
-    Mode::FullBy(CorePolicy::LittleAll),
-    Mode::FullBy(CorePolicy::Iorap),
-];
-
 impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 15] = [
+        Self::Launch,
+        Self::Resident,
+        Self::ResidentObserve,
+        Self::FilesDropped,
+        Self::Off,
+        Self::Observe,
+        Self::Anon,
+        Self::File,
+        Self::Full,
+        Self::FullBy(CorePolicy::Asap),
+        Self::FullBy(CorePolicy::Big1),
+        Self::FullBy(CorePolicy::BigAll),
+        Self::FullBy(CorePolicy::Little1),
+        Self::FullBy(CorePolicy::LittleAll),
+        Self::FullBy(CorePolicy::Iorap),
+    ];
+
     /// The word for it, on the command line and in records.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Launch => "launch",
             Self::Resident => "resident",
             Self::ResidentObserve => "resident_observe",
             Self::FilesDropped => "files_dropped",
@@ -75,7 +79,7 @@ impl Mode {
 
     /// Whether all of it is taken out before the switch: what can be compared with [`Mode::Off`] as help.
     pub fn is_taken_out(self) -> bool {
-        !self.is_resident() && self != Self::FilesDropped
+        !self.is_resident() && !matches!(self, Self::FilesDropped | Self::Launch)
     }
 
     /// Whether prepage fetches something.
@@ -86,7 +90,7 @@ impl Mode {
     /// The word for prepage's own mode.
     pub fn word_of_prepage(self) -> &'static str {
         match self {
-            Self::Resident | Self::FilesDropped => "off",
+            Self::Launch | Self::Resident | Self::FilesDropped => "off",
             Self::ResidentObserve => "observe",
             Self::FullBy(_) => "full",
             other => other.word(),
@@ -109,11 +113,12 @@ impl Mode {
 
 impl ValueEnum for Mode {
     fn value_variants<'a>() -> &'a [Self] {
-        &MODES
+        &Self::ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
+            Self::Launch => "no switch: launched, with nothing cached",
             Self::Resident => "nothing was taken out: the best there can be",
             Self::ResidentObserve => "nothing was taken out, prepage watches",
             Self::FilesDropped => "anonymous pages are resident, file pages dropped",
@@ -137,7 +142,7 @@ impl Serialize for Mode {
 impl<'de> Deserialize<'de> for Mode {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let word = String::deserialize(input)?;
-        let found = MODES.into_iter().find(|mode| mode.word() == word);
+        let found = Self::ALL.into_iter().find(|mode| mode.word() == word);
         found.ok_or_else(|| D::Error::custom(format!("there is no mode {word}")))
     }
 }
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn every_mode_is_read_by_its_word_in_records_and_on_the_command_line() {
-        for mode in MODES {
+        for mode in Mode::ALL {
             let text = serde_json::to_string(&mode).unwrap();
             assert_eq!(serde_json::from_str::<Mode>(&text).unwrap(), mode);
             assert_eq!(Mode::from_str(mode.word(), false), Ok(mode));
@@ -160,7 +165,7 @@ mod tests {
     fn every_core_policy_has_a_mode_which_is_full_for_prepage() {
         for policy in CorePolicy::ALL {
             let mode = Mode::FullBy(policy);
-            assert!(MODES.contains(&mode));
+            assert!(Mode::ALL.contains(&mode));
             assert_eq!(mode.word(), format!("full:{}", policy.word()));
             assert_eq!(mode.word_of_prepage(), "full");
         }

@@ -29,7 +29,7 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
     );
     let of_chapters = chapters.iter().filter_map(|chapter| {
         let title = chapter_title(&chapter.studies)?;
-        let section = chapter_section(&title, chapter, launches);
+        let section = chapter_section(&title, chapter);
         Some((title, section))
     });
     let of_launches = launches.iter().map(|study| {
@@ -49,14 +49,20 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
     for (i, (_, section)) in sections.iter().enumerate() {
         let _ = writeln!(out, "<div id=\"s{i}\">{section}</div>");
     }
-    out += PAPERS;
+    out += &of_fast(launches);
     out + "</body></html>\n"
 }
 
-/// What the paper on launches reached, on its machine: for orientation, not as a comparison.
-const PAPERS: &str = "<h2>What the paper on launches reached on its machine</h2>\n\
-    <p>FAST (FAST'11), on a personal computer with an SSD: launch time -28 % in the mean of 22 applications (16 to 46 %); \
-    sorted prefetch -7 %.</p>\n";
+/// What the paper on launches shows, and where it is here; nothing where no launch was measured.
+fn of_fast(launches: &[LaunchStudy]) -> String {
+    match launches.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<h2>What FAST (FAST'11) shows, and what these records have of it</h2>\n{}",
+            table(&launch::paper::inventory(launches))
+        ),
+    }
+}
 
 /// The titles of several sections, to jump to.
 fn contents(sections: &[(String, String)]) -> String {
@@ -84,7 +90,7 @@ fn chapter_title(studies: &Studies) -> Option<String> {
 
 /// One record: what all applications come to, the paper's figures, then each application by itself, folded where there are
 /// several.
-fn chapter_section(title: &str, chapter: &Chapter, launches: &[LaunchStudy]) -> String {
+fn chapter_section(title: &str, chapter: &Chapter) -> String {
     let studies = &chapter.studies;
     let mut out = format!("<section><h2>{title}</h2>\n");
     if let Some(study) = studies.apps.first() {
@@ -95,7 +101,7 @@ fn chapter_section(title: &str, chapter: &Chapter, launches: &[LaunchStudy]) -> 
     if let [only] = studies.apps.as_slice() {
         out += &key_numbers(only);
     }
-    out += &figures::section(chapter, launches);
+    out += &figures::section(chapter);
     out += &overall::tables(studies);
     for (study, switches) in studies.apps.iter().zip(&chapter.switches) {
         let app = app_section(study, switches);
@@ -349,6 +355,14 @@ pub fn folded(title: &str, rows: &[Vec<String>]) -> String {
     )
 }
 
+/// A table under its title; nothing where it has no row.
+pub fn headed(title: &str, table: &str) -> String {
+    match table.is_empty() {
+        true => String::new(),
+        false => format!("<h3>{title}</h3>\n{table}"),
+    }
+}
+
 /// Names and values in one cell.
 pub fn pairs(map: &std::collections::BTreeMap<String, String>) -> String {
     let pairs = map.iter().map(|(name, value)| format!("{name} {value}"));
@@ -438,6 +452,11 @@ mod tests {
                     lines.push(RecordLine::Sample(Box::new(sample)));
                 }
             }
+            for block in 0..4 {
+                let mut launch = switch(block, Mode::Launch, 900.0);
+                launch.slot.app = app.to_owned();
+                lines.push(RecordLine::Sample(Box::new(launch)));
+            }
             let footprint = Footprint {
                 switches: 4,
                 anon_by_recurrence: vec![1, 0, 0, 9],
@@ -474,8 +493,11 @@ mod tests {
             "Figure 11.",
             "Figure 12.",
             "Figures 13 and 14.",
+            "FAST's Figure 6.",
+            "FAST's Table 3.",
         ] {
-            assert_eq!(html.matches(figure).count(), 1, "{figure}");
+            let title = format!("<h3>{figure}");
+            assert_eq!(html.matches(&title).count(), 1, "{figure}");
         }
         // Of both applications one of each figure, and three panels of each; four of each application by itself; one of
         // all programs' launches, and one of each of the four programs.
@@ -485,6 +507,8 @@ mod tests {
                 && html.contains("2 applications:")
                 && html.contains("2 of 2</span> applications faster")
         );
+        // Of each application its launches in Figure 1, and in no other plot.
+        assert_eq!(html.matches("<title>launch 900.00, ").count(), 2);
         assert!(html.contains("Beside the paper") && html.contains("Section 6.6."));
         // The only address is the name of SVG's namespace.
         assert_eq!(

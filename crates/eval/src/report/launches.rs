@@ -1,7 +1,8 @@
 //! The section of the page about launches.
 
-use super::html::{escape, figure, folded, machine_rows, pairs, table};
-use super::plot::{Interval, Mark, Strip, intervals, scenario_colour, strips};
+use super::fast;
+use super::html::{escape, figure, folded, headed, machine_rows, pairs, table};
+use super::plot::{Mark, Strip, scenario_colour, strips};
 use crate::launch::paper;
 use crate::launch::scenario::Scenario;
 use crate::launch::study::{LaunchStudy, ProgramRow, ScenarioRow};
@@ -13,24 +14,25 @@ pub fn section(study: &LaunchStudy) -> String {
     let mut out = format!("<section><h2>{}</h2>\n", escape(&text::heading(study)));
     out += &key_numbers(study);
     out += &table(&paper::rows(study));
-    out += &figure(
-        "Time over cold",
-        "The median of the pairs with its interval; warm is all that there is to gain.",
-        &overview(study),
-    );
+    out += &fast::over_cold(study);
     out += &table(&text::time_rows(study));
     out += &table(&text::ratio_rows(study));
     out += &bounds(study);
-    for rows in [
-        tables::overhead_rows(study),
-        tables::mismatch_rows(study),
-        text::simultaneous_rows(study),
-        tables::learning_rows(study),
-        tables::sequence_rows(study),
-        text::cost_rows(study),
-    ] {
-        out += &table(&rows);
-    }
+    out += &fast::usage(study);
+    out += &fast::at_once(study);
+    out += &table(&text::simultaneous_rows(study));
+    out += &headed(
+        "FAST's Table 4. What prepage's own work costs",
+        &table(&tables::overhead_rows(study)),
+    );
+    out += &table(&tables::mismatch_rows(study));
+    out += &fast::sequence_sizes(study);
+    out += &table(&tables::learning_rows(study));
+    out += &headed(
+        "FAST's Table 3. Launch sequences, and what launches miss in them",
+        &table(&tables::sequence_rows(study)),
+    );
+    out += &table(&text::cost_rows(study));
     for note in tables::notes(study) {
         let _ = writeln!(out, "<p>{}</p>", escape(note));
     }
@@ -49,8 +51,12 @@ fn every_launch(study: &LaunchStudy) -> String {
             &program_plot(program),
         )
     };
-    let plots: String = study.programs.iter().map(plot).collect();
-    format!("<details><summary>Every launch</summary>{plots}</details>\n")
+    let launched = study.programs.iter().filter(|p| !p.scenarios.is_empty());
+    let plots: String = launched.map(plot).collect();
+    match plots.is_empty() {
+        true => plots,
+        false => format!("<details><summary>Every launch</summary>{plots}</details>\n"),
+    }
 }
 
 /// What the paper's Figure 6 ends with: the mean over the programs.
@@ -85,29 +91,6 @@ fn bounds(study: &LaunchStudy) -> String {
 
 fn words(scenario: Scenario) -> String {
     scenario.word().replace('_', " ")
-}
-
-fn overview(study: &LaunchStudy) -> String {
-    let mark = |row: &ScenarioRow| {
-        Some(Interval {
-            word: row.scenario.word(),
-            colour: scenario_colour(row.scenario),
-            estimate: row.ratio_to_cold?,
-        })
-    };
-    let rows: Vec<(String, Vec<Interval>)> = study
-        .programs
-        .iter()
-        .map(|program| {
-            let marks = program.scenarios.iter().filter_map(mark).collect();
-            (escape(&program.program), marks)
-        })
-        .collect();
-    let cold = Mark {
-        value: 1.0,
-        name: "cold".into(),
-    };
-    intervals(&rows, "time over cold", Some(&cold))
 }
 
 fn program_plot(program: &ProgramRow) -> String {

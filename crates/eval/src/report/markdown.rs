@@ -4,7 +4,7 @@ use super::Chapter;
 use crate::idle::{self, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::Machine;
-use crate::study::text::show;
+use crate::study::text::{show, table};
 use std::fmt::Write;
 
 /// The tables of every record, as they are printed, under headings.
@@ -21,6 +21,10 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
     for study in launches {
         let tables = launch::text::show(study);
         section(&mut out, "Launches", &study.run.machine, &tables);
+    }
+    if !launches.is_empty() {
+        let rows = launch::paper::inventory(launches);
+        let _ = write!(out, "\n```\n{}```\n", table(&rows));
     }
     for study in idle {
         let tables = idle::text::show(study);

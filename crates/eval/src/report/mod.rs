@@ -1,5 +1,6 @@
 //! `report`: one self-contained HTML page, with plots as inline SVG and nothing from a network, and a Markdown summary.
 
+pub mod fast;
 pub mod figures;
 pub mod html;
 pub mod idle;

@@ -1,9 +1,9 @@
 //! What all applications of a record come to.
 
-use super::html::table;
+use super::html::{escape, table};
 use super::plot::colour;
 use crate::study::Studies;
-use crate::study::text::{app_rows, interval, overall_rows};
+use crate::study::text::{app_rows, interval, left_out, overall_rows};
 use std::fmt::Write;
 
 /// The numbers to see first; nothing where there are not several applications.
@@ -14,7 +14,7 @@ pub fn key_numbers(studies: &Studies) -> String {
     let mut out = String::from("<div class=\"keys\">");
     for o in studies.overall.iter().filter(|o| o.mode.is_helped()) {
         let (name, colour) = (o.mode.word(), colour(o.mode));
-        // Not the gap closed: an application that is hardly slower swapped out than resident makes its mean a matter of chance.
+        // Not the gap closed, which leaves some applications out.
         if let Some(ratio) = o.ratio_to_off {
             let _ = write!(
                 out,
@@ -36,6 +36,11 @@ pub fn key_numbers(studies: &Studies) -> String {
 pub fn tables(studies: &Studies) -> String {
     match studies.overall.is_empty() {
         true => String::new(),
-        false => table(&app_rows(studies)) + &table(&overall_rows(studies)),
+        false => {
+            let left_out = left_out(studies).map(|text| format!("<p>{}</p>\n", escape(&text)));
+            table(&app_rows(studies))
+                + &table(&overall_rows(studies))
+                + &left_out.unwrap_or_default()
+        }
     }
 }

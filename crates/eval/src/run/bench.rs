@@ -16,6 +16,7 @@ use crate::service::Service;
 use crate::site::Site;
 use crate::tiles::Tiles;
 use prepage_core::replay::RecordedSwitch;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use x11rb::protocol::xproto::Window;
@@ -90,6 +91,22 @@ pub struct Desk<'a> {
     pub display: &'a Display,
 }
 
+/// Makes the content of an instance of an application. Returns its command line and the directory.
+pub fn content(
+    app: &App,
+    instance: &str,
+    seed: u64,
+    places: &Places,
+) -> Result<(Vec<OsString>, PathBuf)> {
+    let directory = places.disk.join(format!("{}-{instance}", app.name));
+    std::fs::create_dir_all(&directory).context("make", directory.display())?;
+    let site = Site {
+        directory: &directory,
+        seed,
+    };
+    Ok(((app.prepare)(&site)?, directory))
+}
+
 /// Starts an application in a group and waits until its window can be used.
 pub fn launch(
     app: &App,
@@ -103,13 +120,7 @@ pub fn launch(
         session,
         display,
     } = desk;
-    let directory = places.disk.join(format!("{}-{instance}", app.name));
-    std::fs::create_dir_all(&directory).context("make", directory.display())?;
-    let site = Site {
-        directory: &directory,
-        seed,
-    };
-    let command = (app.prepare)(&site)?;
+    let (command, _) = content(app, instance, seed, places)?;
     let (program, arguments) = command.split_first().expect("a command has a program");
     let before = display.windows()?;
     let process = command_in(group, &program.to_string_lossy())?

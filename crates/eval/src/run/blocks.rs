@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::random::Random;
 use crate::record::{self, Line, Mode, Parameters, Resumable, Setting, Slot};
+use crate::statistics::SAMPLES_MIN;
 use std::path::Path;
 
 /// A slot, and which of the applications that run at once it is of.
@@ -44,9 +45,24 @@ fn slots(parameters: &Parameters, app: &str) -> Vec<Slot> {
     (0..parameters.samples).flat_map(of_block).collect()
 }
 
+/// Launches of each application: the fewest that have an interval, since each takes some seconds.
+const LAUNCHES_MAX: u32 = SAMPLES_MIN as u32;
+
+/// The launches of an application, in order. They are in no order with its switches: all come before these.
+pub fn launches(parameters: &Parameters, app: &str) -> Vec<Slot> {
+    let count = match parameters.modes.contains(&Mode::Launch) {
+        true => parameters.samples.min(LAUNCHES_MAX),
+        false => 0,
+    };
+    (0..count)
+        .map(|block| slot(app, block, 0, Mode::Launch))
+        .collect()
+}
+
 /// The modes in the order that they have in a block.
 fn modes(parameters: &Parameters, block: u32) -> Vec<Mode> {
     let mut modes = parameters.modes.clone();
+    modes.retain(|mode| *mode != Mode::Launch);
     Random::stream(parameters.seed, &format!("block {block}")).shuffle(&mut modes);
     modes
 }
@@ -158,6 +174,24 @@ mod tests {
             assert_eq!(order, modes);
         }
         assert!(orders.len() > 5);
+        assert!(launches(&parameters, "chromium").is_empty(), "nobody asked");
+    }
+
+    #[test]
+    fn launches_are_few_and_leave_the_order_of_the_switches_as_it_is() {
+        let modes = [Mode::Off, Mode::Full];
+        let switches = Parameters {
+            samples: 20,
+            ..run(&modes).parameters
+        };
+        let mut asked = switches.clone();
+        asked.modes.insert(0, Mode::Launch);
+        assert_eq!(slots(&asked, "gimp"), slots(&switches, "gimp"));
+        let few = launches(&asked, "gimp");
+        assert_eq!(few.len(), SAMPLES_MIN);
+        assert!(few.iter().all(|slot| slot.mode == Mode::Launch));
+        asked.samples = 1;
+        assert_eq!(launches(&asked, "gimp").len(), 1);
     }
 
     #[test]

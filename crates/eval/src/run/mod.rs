@@ -4,6 +4,7 @@ pub mod bench;
 pub mod blocks;
 pub mod cycle;
 pub mod footprint;
+pub mod launches;
 pub mod measure;
 pub mod observe;
 pub mod pressure;
@@ -15,10 +16,11 @@ pub mod watch;
 use crate::apps::{self, App};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
-use crate::record::{Earlier, Line, Mode, Parameters, Setting};
+use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot};
 use crate::restore::Restorer;
 use crate::swap::Swap;
-use blocks::{Round, Turn};
+use blocks::Round;
+use setup::SetUp;
 use std::path::PathBuf;
 
 /// What `run` is asked for.
@@ -76,18 +78,19 @@ pub fn run(options: &Options) -> Result<()> {
         Setting::Together => apps.len(),
         Setting::Reclaimed | Setting::Pressure => 1,
     };
-    let is_missing = |(_, slot): &Turn| !earlier.has(&blocks::key(slot));
-    let left = apps.chunks(at_once).map(|some| {
-        let mut left = blocks::rounds(parameters, &names(some));
-        left.retain(|round| round.iter().any(is_missing));
-        (some, left)
-    });
-    let left: Vec<(&[App], Vec<Round>)> = left.filter(|(_, left)| !left.is_empty()).collect();
+    let left = apps
+        .chunks(at_once)
+        .map(|some| Left::of(some, parameters, &earlier));
+    let left: Vec<Left<'_>> = left.filter(|left| !left.is_empty()).collect();
     say_how_long(parameters, &left);
-    for (some, left) in left {
+    for left in left {
         let mut restorer = Restorer::start()?;
-        let (mut bench, mut running, first_line) =
-            setup::set_up(options, &apps, some, writer.is_none(), &mut restorer)?;
+        let SetUp {
+            mut bench,
+            mut running,
+            run: first_line,
+            launched,
+        } = setup::set_up(options, &apps, &left, writer.is_none(), &mut restorer)?;
         let writer = match &mut writer {
             Some(writer) => writer,
             none => {
@@ -96,9 +99,44 @@ pub fn run(options: &Options) -> Result<()> {
                 writer
             }
         };
-        measure::measure_all(&mut bench, &mut running, options, &left, &earlier, writer)?;
+        launched.iter().try_for_each(|line| writer.write(line))?;
+        let rounds = &left.rounds;
+        if !rounds.is_empty() {
+            measure::measure_all(&mut bench, &mut running, options, rounds, &earlier, writer)?;
+        }
     }
     Ok(())
+}
+
+/// What is to be measured of applications that run at once.
+#[derive(Debug)]
+pub struct Left<'a> {
+    /// The applications.
+    pub apps: &'a [App],
+    /// Their launches.
+    pub launches: Vec<Slot>,
+    /// Their switches.
+    pub rounds: Vec<Round>,
+}
+
+impl<'a> Left<'a> {
+    fn of(apps: &'a [App], parameters: &Parameters, earlier: &Earlier<Line>) -> Self {
+        let is_missing = |slot: &Slot| !earlier.has(&blocks::key(slot));
+        let launches = apps
+            .iter()
+            .flat_map(|app| blocks::launches(parameters, app.name));
+        let mut rounds = blocks::rounds(parameters, &names(apps));
+        rounds.retain(|round| round.iter().any(|(_, slot)| is_missing(slot)));
+        Self {
+            apps,
+            launches: launches.filter(is_missing).collect(),
+            rounds,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.launches.is_empty() && self.rounds.is_empty()
+    }
 }
 
 fn names(apps: &[App]) -> Vec<&'static str> {
@@ -106,22 +144,23 @@ fn names(apps: &[App]) -> Vec<&'static str> {
 }
 
 /// Says about how long a run takes of which so much is left.
-fn say_how_long(parameters: &Parameters, left: &[(&[App], Vec<Round>)]) {
-    // As on two cores with zram: to start an application, and a cycle of use, reclaim and switch.
+fn say_how_long(parameters: &Parameters, left: &[Left<'_>]) {
+    // As on two cores with zram: to start an application, a launch, and a cycle of use, reclaim and switch.
     const START_S: u64 = 15;
+    const LAUNCH_S: u64 = 6;
     let switch_s = match parameters.setting {
         Setting::Together => 2,
         Setting::Reclaimed | Setting::Pressure => 3,
     };
-    let apps: u64 = left.iter().map(|(apps, _)| apps.len() as u64).sum();
-    let samples: u64 = left
-        .iter()
-        .flat_map(|(_, rounds)| rounds)
-        .map(|round| round.len() as u64)
-        .sum();
+    let sum = |count: fn(&Left<'_>) -> usize| left.iter().map(count).sum::<usize>() as u64;
+    let apps = sum(|left| left.apps.len());
+    let launches = sum(|left| left.launches.len());
+    let samples = sum(|left| left.rounds.iter().map(Vec::len).sum());
     let switches = apps * u64::from(parameters.warmup) + samples;
-    let minutes = (apps * START_S + switches * switch_s).div_ceil(60);
-    eprintln!("{switches} switches: about {minutes} minutes, more where the machine is not quiet");
+    let minutes = (apps * START_S + launches * LAUNCH_S + switches * switch_s).div_ceil(60);
+    eprintln!(
+        "{switches} switches, {launches} launches: about {minutes} minutes, more where the machine is not quiet"
+    );
 }
 
 /// What no run can be asked for.
@@ -130,6 +169,11 @@ fn check(parameters: &Parameters) -> Result<()> {
     if parameters.setting == Setting::Pressure && drops_files {
         let cause = "its limit leaves no room for all anonymous pages: measure files_dropped with --setting reclaimed";
         return Err(Error::new("run", "the mode files_dropped", cause));
+    }
+    if parameters.setting != Setting::Reclaimed && parameters.modes.contains(&Mode::Launch) {
+        let cause =
+            "it is one of the setting reclaimed alone: leave it out, or say --setting reclaimed";
+        return Err(Error::new("run", "the mode launch", cause));
     }
     if parameters.setting != Setting::Together {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Running};
 use super::footprint;
-use super::timeline::{Instruments, Recorder};
+use super::timeline::{Instruments, PACE};
 use super::watch::{Watched, watch};
 use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_counters};
@@ -10,6 +10,7 @@ use crate::clock::process_cpu_us;
 use crate::error::Result;
 use crate::group::Group;
 use crate::processes::{ByRole, Reading};
+use crate::readings::Recorder;
 use crate::reclaim::State;
 use crate::record::{Discarded, Parameters, Slot, Switch, Timeline};
 use crate::settle::{Settled, settle};
@@ -60,13 +61,8 @@ pub fn observe(
     let counted = Counted::read(bench, running);
     let is_timed = slot.block.is_multiple_of(TIMELINE_EVERY);
     let recorder = is_timed.then(|| {
-        Recorder::start(Instruments {
-            app: running.group.clone(),
-            service: bench.service_group().cloned(),
-            session: bench.session_group.clone(),
-            disk_stat: bench.disk_stat.clone(),
-            pids: counted.app.keys().map(|id| id.pid).collect(),
-        })
+        let instruments = instruments(bench, running, &counted.app);
+        Recorder::start(PACE, move || instruments.read())
     });
     let seen = watch(
         bench,
@@ -116,6 +112,17 @@ pub fn observe(
         group_after: running.group.residency(),
         prepage,
     })))
+}
+
+/// What is read of an application that has these processes.
+fn instruments(bench: &Bench, running: &Running, processes: &Reading) -> Instruments {
+    Instruments {
+        app: running.group.clone(),
+        service: bench.service_group().cloned(),
+        session: bench.session_group.clone(),
+        disk_stat: bench.disk_stat.clone(),
+        pids: processes.keys().map(|id| id.pid).collect(),
+    }
 }
 
 /// The times of the first frame and of the settled picture. What is not reached when the cap ends the watching took at

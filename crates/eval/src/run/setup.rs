@@ -1,8 +1,9 @@
 //! Puts the bench of a run together, each thing registered to be undone before it is done.
 
-use super::Options;
 use super::bench::{Bench, Desk, Running, launch};
+use super::launches::{self, Site};
 use super::pressure::Others;
+use super::{Left, Options, names};
 use crate::apps::{App, versions::versions};
 use crate::circumstances;
 use crate::disk_speed::sequential_bytes_per_s;
@@ -14,10 +15,11 @@ use crate::display::windows::Display;
 use crate::error::Result;
 use crate::ground::Ground;
 use crate::group::Group;
+use crate::launch::picture;
 use crate::mthp;
 use crate::processes::Roles;
 use crate::reclaim;
-use crate::record::{FORMAT, Machine, Run, Setting};
+use crate::record::{FORMAT, Line, Run, Setting, Slot};
 use crate::restore::Restorer;
 use crate::service::{self, Service};
 use crate::swap::Swap;
@@ -25,38 +27,51 @@ use crate::swap::Swap;
 /// The group of the applications, their competitors and the service: they share one limit and one disk.
 const SHARED: &str = "shared";
 
-/// Starts the session and these applications, and says under which circumstances; `all` are those of the whole run. The
+/// A bench on which the applications run.
+#[derive(Debug)]
+pub struct SetUp {
+    /// The bench.
+    pub bench: Bench,
+    /// The applications.
+    pub running: Vec<Running>,
+    /// Under which circumstances.
+    pub run: Run,
+    /// Their launches that were measured before they were started for good.
+    pub launched: Vec<Line>,
+}
+
+/// Starts the session and the applications of which something is left to measure; `all` are those of the whole run. The
 /// disk's speed takes a while to measure: only where it `is_first` of the run, whose circumstances are recorded.
 pub fn set_up(
     options: &Options,
     all: &[App],
-    apps: &[App],
+    left: &Left<'_>,
     is_first: bool,
     restorer: &mut Restorer,
-) -> Result<(Bench, Vec<Running>, Run)> {
+) -> Result<SetUp> {
+    let apps = left.apps;
     let ground = lay_ground(options, restorer)?;
     // Before anything runs that reads.
     let speed = || sequential_bytes_per_s(&ground.places.disk);
     let disk_read_bytes_per_s = is_first.then(speed).flatten();
     let session_group = ground.group("session")?;
-    // The applications, their competitors and the service share one limit; display and instruments do not.
-    let shared_group = ground.group(SHARED)?;
-    if let Some(limit) = options.parameters.limit_bytes {
-        shared_group.set_limit_bytes(limit)?;
-    }
-    let names: Vec<&str> = apps.iter().map(|app| app.name).collect();
-    eprintln!("starting the session and {} ...", names.join(", "));
+    let shared_group = shared_group(options, &ground)?;
+    eprintln!("starting the session and {} ...", names(apps).join(", "));
     let applications = versions(all, &ground.places.home());
     let session = Session::start(&ground.places, &session_group)?;
     let display = Display::connect(&session.display)?;
+    let keyboard = Keyboard::of(&display.connection, display.root)?;
+    let screen = Screen::open(&ground.places.framebuffer())?;
+    let other = OtherWindow::open(&display)?;
+    let mut watched = picture::Desk { display, screen };
+    let with_group = (&session, &session_group);
+    let launched = measure_launches(options, left, &ground, with_group, &mut watched)?;
+    let picture::Desk { display, screen } = watched;
     let desk = Desk {
         places: &ground.places,
         session: &session,
         display: &display,
     };
-    let keyboard = Keyboard::of(&display.connection, display.root)?;
-    let screen = Screen::open(&ground.places.framebuffer())?;
-    let other = OtherWindow::open(&display)?;
     // Whatever is cached already is charged to somebody else and would not go when an application is reclaimed.
     reclaim::drop_page_cache()?;
     let mut running = apps
@@ -65,18 +80,9 @@ pub fn set_up(
         .collect::<Result<Vec<_>>>()?;
     let others = start_others(options, apps, &ground, &desk)?;
     let service = start_service(options, &ground, &session, &mut running)?;
-    let mut versions = circumstances::versions(service.as_ref().map(Service::version));
-    versions.extend(applications);
-    let run = Run {
-        format: FORMAT,
-        time_unix_s: circumstances::time_unix_s(),
-        parameters: options.parameters.clone(),
-        machine: Machine {
-            disk_read_bytes_per_s,
-            ..ground.machine()
-        },
-        versions,
-    };
+    let mut run = first_line(options, &ground, service.as_ref());
+    run.machine.disk_read_bytes_per_s = disk_read_bytes_per_s;
+    run.versions.extend(applications);
     let bench = Bench {
         shared_group,
         session_group,
@@ -91,10 +97,64 @@ pub fn set_up(
         others,
         _held: session.processes,
     };
-    for app in &running {
-        bench.focus_content(app)?;
+    running
+        .iter()
+        .try_for_each(|app| bench.focus_content(app))?;
+    Ok(SetUp {
+        bench,
+        running,
+        run,
+        launched,
+    })
+}
+
+/// The applications, their competitors and the service share one limit; display and instruments do not.
+fn shared_group(options: &Options, ground: &Ground) -> Result<Group> {
+    let group = ground.group(SHARED)?;
+    if let Some(limit) = options.parameters.limit_bytes {
+        group.set_limit_bytes(limit)?;
     }
-    Ok((bench, running, run))
+    Ok(group)
+}
+
+fn first_line(options: &Options, ground: &Ground, service: Option<&Service>) -> Run {
+    Run {
+        format: FORMAT,
+        time_unix_s: circumstances::time_unix_s(),
+        parameters: options.parameters.clone(),
+        machine: ground.machine(),
+        versions: circumstances::versions(service.map(Service::version)),
+    }
+}
+
+/// Each application launches in the group in which it then runs.
+fn measure_launches(
+    options: &Options,
+    left: &Left<'_>,
+    ground: &Ground,
+    (session, session_group): (&Session, &Group),
+    desk: &mut picture::Desk,
+) -> Result<Vec<Line>> {
+    let mut site = Site {
+        places: &ground.places,
+        session,
+        session_group,
+        desk,
+    };
+    let mut lines = Vec::new();
+    for app in left.apps {
+        let of_app = left.launches.iter().filter(|slot| slot.app == app.name);
+        let slots: Vec<Slot> = of_app.cloned().collect();
+        let group = sharing_group(ground, app.name)?;
+        lines.extend(launches::measure(
+            &mut site,
+            &options.parameters,
+            app,
+            &group,
+            &slots,
+        )?);
+    }
+    Ok(lines)
 }
 
 /// The ground with the factors of the run.

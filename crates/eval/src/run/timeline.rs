@@ -1,19 +1,18 @@
-//! Reads counters of processors and disk every few milliseconds while a switch is watched, in a thread of its own.
+//! What is read of processors and disk while a switch is watched.
 
 use crate::clock::{now_ns, process_cpu_us};
 use crate::group::Group;
+use crate::readings::Pace;
 use crate::record::Reading;
 use crate::sysfs;
 use prepage_kernel::process;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// Between two readings. The kernel counts a running task's CPU time at its ticks, at most 4 ms apart with 250 a second.
-const INTERVAL_NS: u64 = 10_000_000;
-/// At most so many readings are taken of one switch.
-const READINGS_MAX: usize = 1_000;
+/// The kernel counts a running task's CPU time at its ticks, at most 4 ms apart with 250 a second.
+pub const PACE: Pace = Pace {
+    interval_ns: 10_000_000,
+    readings_max: 1_000,
+};
 
 /// What is read.
 #[derive(Debug)]
@@ -31,7 +30,8 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    fn read(&self) -> Reading {
+    /// Reads it.
+    pub fn read(&self) -> Reading {
         let t_ns = now_ns();
         let vmstat = sysfs::read("/proc/vmstat").unwrap_or_default();
         let mut counters = sysfs::parse_pairs(&vmstat);
@@ -65,68 +65,26 @@ fn read_sectors(stat: &PathBuf) -> u64 {
     sectors.and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// A thread that takes readings.
-#[derive(Debug)]
-pub struct Recorder {
-    thread: JoinHandle<Vec<Reading>>,
-    /// Dropped to end it.
-    stop: Sender<()>,
-}
-
-impl Recorder {
-    /// Takes the first reading at once, and the others until it is ended.
-    pub fn start(instruments: Instruments) -> Self {
-        let first = instruments.read();
-        let (stop, stopped) = channel();
-        let thread = std::thread::spawn(move || take_readings(&instruments, first, &stopped));
-        Self { thread, stop }
-    }
-
-    /// Ends it. The readings, in order; none where the thread failed.
-    pub fn finish(self) -> Vec<Reading> {
-        drop(self.stop);
-        self.thread.join().unwrap_or_default()
-    }
-}
-
-fn take_readings(
-    instruments: &Instruments,
-    first: Reading,
-    stopped: &Receiver<()>,
-) -> Vec<Reading> {
-    let mut next_ns = first.t_ns + INTERVAL_NS;
-    let mut readings = vec![first];
-    while readings.len() < READINGS_MAX {
-        let wait = Duration::from_nanos(next_ns.saturating_sub(now_ns()));
-        if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
-            break;
-        }
-        let reading = instruments.read();
-        // One that was late, since all cores were busy, is not made up for.
-        next_ns = (next_ns + INTERVAL_NS).max(reading.t_ns + INTERVAL_NS / 2);
-        readings.push(reading);
-    }
-    readings
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::sleep_ms;
     use crate::group::{Hierarchies, end_and_remove};
+    use crate::readings::Recorder;
 
     #[test]
-    fn readings_follow_each_other_until_they_are_ended() {
+    fn counters_count_up_from_reading_to_reading() {
         let hierarchies = Hierarchies::find().expect("control groups with a memory controller");
         let name = format!("prepage-timeline-{}", std::process::id());
         let group = Group::create(&hierarchies, &name).expect("a control group, as root");
-        let recorder = Recorder::start(Instruments {
+        let instruments = Instruments {
             app: group.clone(),
             service: None,
             session: group,
             disk_stat: None,
             pids: vec![std::process::id() as i32],
-        });
+        };
+        let recorder = Recorder::start(PACE, move || instruments.read());
         sleep_ms(200);
         let readings = recorder.finish();
         end_and_remove(&hierarchies.to_remove(&name)).expect("the group is empty");

@@ -22,6 +22,12 @@ pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
     }
 }
 
+/// Time from a cold launch to the settled picture.
+pub fn launch_ms(switches: &Switches) -> Option<Estimate> {
+    let times: Vec<f64> = switches.launches.iter().map(settled_ms).collect();
+    median_estimate(&times)
+}
+
 /// One mode against off, and where it lies between off and resident. Blocks are drawn whole: what made a block slow made
 /// all of its modes slow.
 pub fn comparison(switches: &Switches, mode: Mode) -> Comparison {
@@ -69,6 +75,16 @@ pub fn median_ratio(
 pub fn gap_closed(blocks: &[Block<'_>], drawn: &[usize], mode: Mode) -> Option<f64> {
     let of = |mode| median_over(blocks, drawn, mode, settled_ms);
     share_of_gap(of(Mode::Off)?, of(mode)?, of(Mode::Resident)?)
+}
+
+/// The median time resident over that of off: what the gap is made of. Not the median of the pairs' ratios, which may be
+/// clear where the medians are not.
+pub fn resident_over_off(switches: &Switches) -> Option<Estimate> {
+    let blocks = switches.blocks(&[Mode::Off, Mode::Resident]);
+    bootstrap(blocks.len(), |drawn| {
+        let of = |mode| median_over(&blocks, drawn, mode, settled_ms);
+        Some(of(Mode::Resident)? / of(Mode::Off)?)
+    })
 }
 
 /// The median of one number over drawn blocks.

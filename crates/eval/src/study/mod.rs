@@ -31,6 +31,8 @@ pub struct Studies {
     pub apps: Vec<Study>,
     /// Of all of them, a row for each mode but off, where there are several.
     pub overall: Vec<Overall>,
+    /// Of several applications, those left out of the mean gap closed, since they have none.
+    pub without_gap: Vec<String>,
     /// The core policies that its switches name.
     pub policies: Vec<PolicyRow>,
     /// Its numbers beside the paper's.
@@ -46,6 +48,8 @@ pub struct Study {
     pub run: Run,
     /// One row a mode, in the order of [`Mode`].
     pub modes: Vec<ModeRow>,
+    /// Median time from a cold launch to the settled picture.
+    pub launch_ms: Option<Estimate>,
     /// Every mode against off and resident, paired by block.
     pub comparisons: Vec<Comparison>,
     /// What watching costs where nothing has to be fetched: observe against off, all resident.
@@ -149,6 +153,10 @@ pub fn study_apps(apps: &[Switches]) -> Studies {
     Studies {
         apps: apps.iter().map(study_switches).collect(),
         overall: overall::overall(apps),
+        without_gap: match apps {
+            [_] => Vec::new(),
+            several => overall::without_gap(several),
+        },
         policies: policies::policies(apps),
         beside: beside::beside(apps),
     }
@@ -164,6 +172,7 @@ pub fn study_switches(switches: &Switches) -> Study {
             .iter()
             .map(|&mode| measures::mode_row(switches, mode))
             .collect(),
+        launch_ms: measures::launch_ms(switches),
         comparisons: modes
             .iter()
             .filter(|&&mode| mode != Mode::Off)

@@ -13,6 +13,8 @@ pub struct Switches {
     pub app: String,
     /// In the order in which they were measured.
     pub samples: Vec<Switch>,
+    /// Its cold launches, which are paired with no switch.
+    pub launches: Vec<Switch>,
     /// How many switches prepage learned from first.
     pub warmups: usize,
     /// Discarded switches by reason.
@@ -57,6 +59,7 @@ impl Switches {
             run: run.clone(),
             app: app.to_owned(),
             samples: Vec::new(),
+            launches: Vec::new(),
             warmups: 0,
             discarded: BTreeMap::new(),
             application: Application::default(),
@@ -74,6 +77,9 @@ impl Switches {
 
     fn add(&mut self, line: Line) {
         match line {
+            Line::Sample(launch) if launch.slot.mode == Mode::Launch => {
+                self.launches.push(*launch);
+            }
             Line::Sample(switch) => self.samples.push(*switch),
             Line::Warmup(_) => self.warmups += 1,
             // Two readings of one cause differ in their numbers only.

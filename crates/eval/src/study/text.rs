@@ -98,9 +98,10 @@ pub fn show(studies: &Studies) -> String {
     }
     if !studies.overall.is_empty() {
         parts.push(format!(
-            "every application against off\n{}\nall applications, each counted alike\n{}",
+            "every application against off\n{}\nall applications, each counted alike\n{}{}",
             table(&app_rows(studies)),
-            table(&overall_rows(studies))
+            table(&overall_rows(studies)),
+            left_out(studies).map_or_else(String::new, |left_out| format!("  {left_out}\n"))
         ));
     }
     if !studies.beside.is_empty() {
@@ -121,6 +122,14 @@ fn show_app(study: &Study) -> String {
     let factors = factors_line(&study.run.machine, p.factors.throttle);
     let _ = writeln!(out, "{factors}");
     out += &table(&mode_rows(study));
+    if let Some(launch) = study.launch_ms {
+        let _ = writeln!(
+            out,
+            "\n  launched, with nothing cached: {} ms to the settled picture ({} launches)",
+            interval(Some(launch), 0),
+            launch.n
+        );
+    }
     if !study.comparisons.is_empty() {
         out += "\n";
         out += &table(&comparison_rows(study));
@@ -253,6 +262,17 @@ pub fn overall_rows(studies: &Studies) -> Vec<Vec<String>> {
         ]);
     }
     rows
+}
+
+/// Which applications the mean gap closed leaves out, and why; nothing where it leaves out none.
+pub fn left_out(studies: &Studies) -> Option<String> {
+    let names = studies.without_gap.join(", ");
+    (!names.is_empty()).then(|| {
+        format!(
+            "The mean gap closed leaves out {names}: not clearly slower swapped out than resident (the interval of resident over \
+             off, of their medians, reaches 1)."
+        )
+    })
 }
 
 /// A row for each precision and recall.

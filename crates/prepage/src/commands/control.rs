@@ -60,16 +60,12 @@ pub fn mode(context: &Context, mode: Option<Mode>) -> Result<(), Failure> {
     let Some(mode) = mode else {
         let status: StatusReply = context.call("Status", &serde_json::json!({}))?;
         return context.print(&ModeParameters { mode: status.mode }, |p| {
-            mode_word(p.mode).into()
+            p.mode.word().into()
         });
     };
     let reply: ModeReply = context.call("SetMode", &ModeParameters { mode })?;
     context.print(&reply, |reply| {
-        format!(
-            "{} (was {})",
-            mode_word(reply.mode),
-            mode_word(reply.before)
-        )
+        format!("{} (was {})", reply.mode.word(), reply.before.word())
     })
 }
 

@@ -3,7 +3,7 @@
 use super::stats::records_table;
 use super::table::{columns, row};
 use super::{Context, Failure, launches};
-use crate::api::{AppParameters, ExplainReply, ExplainedTable, mode_word};
+use crate::api::{AppParameters, ExplainReply, ExplainedTable};
 use prepage_core::outcome::SwitchRecord;
 
 /// Most files shown; `--json` has more.
@@ -24,7 +24,7 @@ fn words(known: &ExplainReply) -> String {
     let mut text = format!(
         "{}: {tracked}, mode {}, {} switches seen, {} of {} profiling switches done\n",
         known.app,
-        mode_word(known.mode),
+        known.mode.word(),
         known.switches,
         known.profiled.0,
         known.profiled.1

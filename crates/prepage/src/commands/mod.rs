@@ -106,7 +106,7 @@ Examples:
   sudo prepage mode observe")]
     Mode {
         /// The mode to change to.
-        #[arg(value_parser = parse_mode)]
+        #[arg(value_parser = |text: &str| parse_word::<Mode>(text))]
         mode: Option<Mode>,
     },
     /// Show on which cores file pages are fetched, or change it from the next switch on, until the service's next start
@@ -260,18 +260,6 @@ impl TargetArguments {
             name: self.name.clone(),
         }
     }
-}
-
-/// Reads a mode as it is typed.
-///
-/// # Errors
-/// What it may be.
-pub fn parse_mode(text: &str) -> Result<Mode, String> {
-    let modes = [Mode::Off, Mode::Observe, Mode::Anon, Mode::File, Mode::Full];
-    let found = modes
-        .into_iter()
-        .find(|mode| crate::api::mode_word(*mode) == text);
-    found.ok_or_else(|| "it is off, observe, anon, file or full".into())
 }
 
 /// Why a command failed.

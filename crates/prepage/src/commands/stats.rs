@@ -2,7 +2,7 @@
 
 use super::table::{bytes, columns, row};
 use super::{Context, Failure, launches};
-use crate::api::{StatsParameters, StatsReply, SwitchOf, mode_word};
+use crate::api::{StatsParameters, StatsReply, SwitchOf};
 use crate::launch::record::LaunchRecord;
 use prepage_core::outcome::{Late, Outcome, Share, SwitchRecord};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ fn line(record: &SwitchRecord, kind: &str, outcome: Option<&Outcome>, first: boo
     let known = |text: fn(&Outcome) -> String| outcome.map_or("-".to_owned(), text);
     let mut line = vec![
         once(record.number.to_string()),
-        once(mode_word(record.mode).into()),
+        once(record.mode.word().into()),
         once(format!("{:?}", record.source).to_lowercase()),
         once(record.duration_ms.to_string()),
         kind.to_owned(),

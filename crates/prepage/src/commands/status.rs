@@ -3,7 +3,7 @@
 use super::launches::phase;
 use super::table::{bytes, columns, row};
 use super::{Context, Failure};
-use crate::api::{StatusReply, mode_word};
+use crate::api::StatusReply;
 
 /// `prepage status`
 pub fn status(context: &Context) -> Result<(), Failure> {
@@ -21,7 +21,7 @@ fn words(status: &StatusReply) -> String {
         "prepaged {} (process {}), mode {}{pressure}\n",
         status.version,
         status.pid,
-        mode_word(status.mode)
+        status.mode.word()
     );
     if !status.missing.is_empty() {
         text += "some things are missing on this machine: see `prepage doctor`\n";

@@ -229,11 +229,7 @@ impl Service {
     /// Where the kernel refuses what the event loop cannot do without.
     pub fn run(mut self) -> std::io::Result<()> {
         let (mode, socket) = (self.machine.mode(), self.socket.path());
-        log_info!(
-            "ready: mode {}, socket {}",
-            crate::api::mode_word(mode),
-            socket.display()
-        );
+        log_info!("ready: mode {}, socket {}", mode.word(), socket.display());
         notify::notify("READY=1");
         let result = self.run_until_ended();
         notify::notify("STOPPING=1");

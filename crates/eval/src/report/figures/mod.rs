@@ -5,16 +5,15 @@ mod times;
 mod uses;
 
 use super::Chapter;
-use super::html::table;
-use crate::launch::study::LaunchStudy;
+use super::html::{headed, table};
 use crate::study::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows};
 use crate::study::text::comparison_rows;
 
 /// What a record has of the paper's figures, in their order, with the table of its numbers beside the paper's.
-pub fn section(chapter: &Chapter, launches: &[LaunchStudy]) -> String {
+pub fn section(chapter: &Chapter) -> String {
     let studies = &chapter.studies;
     let mut out = beside(chapter);
-    out += &times::from_memory(studies, launches);
+    out += &times::from_memory(studies);
     out += &uses::shares(studies);
     out += &footprints::recurrence(&chapter.switches);
     out += &footprints::sizes(studies);
@@ -33,13 +32,6 @@ pub fn section(chapter: &Chapter, launches: &[LaunchStudy]) -> String {
         &table(&overhead_rows(studies)),
     );
     out
-}
-
-fn headed(title: &str, table: &str) -> String {
-    match table.is_empty() {
-        true => String::new(),
-        false => format!("<h3>{title}</h3>\n{table}"),
-    }
 }
 
 fn beside(chapter: &Chapter) -> String {

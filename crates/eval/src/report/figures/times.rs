@@ -1,16 +1,14 @@
 //! How long switches take, and how good the estimators are.
 
-use crate::launch::scenario::Scenario;
-use crate::launch::study::LaunchStudy;
 use crate::record::Mode;
 use crate::report::html::{escape, figure};
-use crate::report::plot::{Interval, Mark, colour, intervals, scenario_colour};
+use crate::report::plot::{Interval, Mark, colour, intervals};
 use crate::statistics::Estimate;
 use crate::study::policies::core_policy;
 use crate::study::{Studies, Study};
 
 /// Figure 1: by what was in memory; nothing where no mode has only a part of it there.
-pub fn from_memory(studies: &Studies, launches: &[LaunchStudy]) -> String {
+pub fn from_memory(studies: &Studies) -> String {
     const MODES: [Mode; 3] = [Mode::Resident, Mode::FilesDropped, Mode::Off];
     let row = |study: &Study| {
         let mut marks = Vec::new();
@@ -22,7 +20,11 @@ pub fn from_memory(studies: &Studies, launches: &[LaunchStudy]) -> String {
                 estimate,
             }));
         }
-        marks.extend(cold_launch(&study.app, launches));
+        marks.extend(study.launch_ms.map(|estimate| Interval {
+            word: Mode::Launch.word(),
+            colour: colour(Mode::Launch),
+            estimate,
+        }));
         (escape(&study.app), marks)
     };
     let rows: Vec<(String, Vec<Interval>)> = studies.apps.iter().map(row).collect();
@@ -31,32 +33,16 @@ pub fn from_memory(studies: &Studies, launches: &[LaunchStudy]) -> String {
             .flat_map(|(_, marks)| marks)
             .any(|m| m.word == word)
     };
-    let is_partial = has(Mode::FilesDropped.word()) || has(LAUNCH);
+    let is_partial = has(Mode::FilesDropped.word()) || has(Mode::Launch.word());
     if !is_partial || !has(Mode::Resident.word()) {
         return String::new();
     }
     figure(
         "Figure 1. By what is in memory before",
-        "Time to the settled picture: all resident; file pages dropped; everything out; and, where the report has a record of \
-         launches of the same name, the cold launch there, which shows less than the application that is switched to.",
+        "Time to the settled picture: all resident; file pages dropped; everything out; and launched, with nothing cached: from \
+         its exec to the first picture that stays, without a key to answer. In the paper a launch takes longer than a switch, of every application.",
         &intervals(&rows, "ms", None),
     )
-}
-
-const LAUNCH: &str = "cold_launch";
-
-fn cold_launch(app: &str, launches: &[LaunchStudy]) -> Option<Interval> {
-    let mut programs = launches.iter().flat_map(|study| &study.programs);
-    let program = programs.find(|program| program.program == app)?;
-    let cold = program
-        .scenarios
-        .iter()
-        .find(|row| row.scenario == Scenario::Cold)?;
-    Some(Interval {
-        word: LAUNCH,
-        colour: scenario_colour(Scenario::Vmtouch),
-        estimate: cold.time_ms?,
-    })
 }
 
 /// Figure 11: every mode over off, by application and in the mean.

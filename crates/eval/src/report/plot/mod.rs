@@ -3,6 +3,7 @@
 mod bars;
 mod intervals;
 mod lines;
+mod spans;
 mod strips;
 
 use crate::launch::scenario::Scenario;
@@ -11,6 +12,7 @@ pub use bars::{Bar, Part, bars};
 pub use intervals::{Interval, intervals};
 pub use lines::{Line, Panel, lines};
 use prepage_engine::CorePolicy;
+pub use spans::{Spans, spans};
 use std::fmt::Write;
 pub use strips::{Strip, strips};
 
@@ -77,6 +79,7 @@ fn number(value: f64) -> String {
 /// The colour of a mode, the same in every plot and readable on light and dark.
 pub fn colour(mode: Mode) -> &'static str {
     match mode {
+        Mode::Launch => "#7d6b5d",
         Mode::Resident => "#2a9d5c",
         Mode::ResidentObserve => "#8ab17d",
         Mode::FilesDropped => "#8d7fd1",
@@ -115,6 +118,14 @@ pub fn scenario_colour(scenario: Scenario) -> &'static str {
         Scenario::OtherProgram => "#1d3557",
         Scenario::OtherVersions => "#84a9ac",
     }
+}
+
+/// The colour of one of many lines that have none of their own. Dashes go round in fives: forty look different.
+pub fn series_colour(i: usize) -> &'static str {
+    const COLOURS: [&str; 8] = [
+        "#d1495b", "#3d7ea6", "#e09f3e", "#2a9d5c", "#8d7fd1", "#c77dba", "#7d6b5d", "#43aa8b",
+    ];
+    COLOURS[i % COLOURS.len()]
 }
 
 fn open(width: f64, height: f64) -> String {
