@@ -167,6 +167,9 @@ pub enum Action {
     },
 }
 
+/// The pause after a switch that reclaim undid doubles at most so often.
+const UNDONE_ONSETS_MAX: u32 = 10;
+
 #[derive(Clone, Debug)]
 struct Switching {
     number: u64,
@@ -199,6 +202,8 @@ struct Tracked {
     collecting: Option<Collecting>,
     last_begin: Option<Nanos>,
     last_end: Option<Nanos>,
+    /// Switches on end that the onset of demand faults began and that reclaim undid.
+    undone_onsets: u32,
     records: VecDeque<SwitchRecord>,
 }
 
@@ -369,17 +374,24 @@ impl Machine {
             last.is_some_and(|last| now < last.saturating_add(pause))
         };
         let params = &self.params.switch;
-        let repeats = within(tracked.last_begin, params.repeat_ms)
-            || source == Source::Onset && within(tracked.last_end, params.onset_pause_ms);
-        // Faults in the background may have begun a switch: a user's signal begins another.
-        let superfluous = tracked
-            .switching
-            .as_ref()
-            .is_some_and(|switching| match source {
-                Source::Explicit => false,
-                Source::Focus | Source::Thaw => switching.source != Source::Onset,
-                Source::Onset => true,
-            });
+        let under_way = tracked.switching.as_ref().map(|switching| switching.source);
+        // Faults in the background may have begun a switch: a user's signal begins another, unless the faults are what it
+        // led to.
+        let repeat_ms = match (under_way, source) {
+            (Some(Source::Onset), Source::Explicit | Source::Focus | Source::Thaw) => {
+                params.repeat_ms.min(params.onset_window_ms)
+            }
+            _ => params.repeat_ms,
+        };
+        let doubled = 1 << tracked.undone_onsets.min(UNDONE_ONSETS_MAX);
+        let onset_pause_ms = params.onset_pause_ms.saturating_mul(doubled);
+        let repeats = within(tracked.last_begin, repeat_ms)
+            || source == Source::Onset && within(tracked.last_end, onset_pause_ms);
+        let superfluous = under_way.is_some_and(|under_way| match source {
+            Source::Explicit => false,
+            Source::Focus | Source::Thaw => under_way != Source::Onset,
+            Source::Onset => true,
+        });
         if self.mode == Mode::Off || repeats || superfluous {
             return Vec::new();
         }
@@ -471,6 +483,11 @@ impl Machine {
         }
         let Switching { plan, mode, .. } = &collecting.switching;
         let record = record_of(&tracked.model, &collecting, &seen);
+        tracked.undone_onsets = match (record.void, record.source) {
+            (Some(Void::Reclaimed), Source::Onset) => tracked.undone_onsets.saturating_add(1),
+            (None, _) => 0,
+            _ => tracked.undone_onsets,
+        };
         tracked.watch_files(&record, &self.params);
         if tracked.records.len() == RECORDS_MAX {
             tracked.records.pop_front();

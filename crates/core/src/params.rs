@@ -170,7 +170,8 @@ pub struct SwitchParams {
     /// Window of `onset_faults`, in milliseconds.
     pub onset_window_ms: u64,
     /// For so long after a switch, in milliseconds, demand faults are no beginning of another: the application is in
-    /// use, or being reclaimed.
+    /// use, or being reclaimed. Twice as long each time that such a switch is undone by reclaim: what an application does in
+    /// the background is not to be held in memory against it.
     pub onset_pause_ms: u64,
     /// An application is largely swapped out where at least this share (0 to 1) of the plan's pages is.
     pub onset_swapped_share: f32,

@@ -835,8 +835,49 @@ fn the_focus_supersedes_a_switch_that_faults_began_some_time_ago() {
     };
     assert!(after_ms(Source::Onset, 1_000));
     // Both are of one switch: what faults began, the focus confirms.
-    assert!(!after_ms(Source::Onset, 100));
+    assert!(!after_ms(Source::Onset, 50));
+    assert!(after_ms(Source::Onset, 200));
     assert!(!after_ms(Source::Focus, 1_000));
+}
+
+#[test]
+fn what_reclaim_undoes_the_onset_begins_ever_less_often() {
+    let params = Params::default();
+    let pause_ms = params.switch.onset_pause_ms;
+    let mut machine = Machine::new(params, Mode::Observe);
+    let (app, profile) = (id(0), Box::default());
+    machine.step(0, Event::Tracked { app, profile });
+    let mut now_ms = 0;
+    // A switch that the onset begins as soon as it may, and what it showed. Returns how long that took.
+    let mut onset = |void: Option<Void>| {
+        let ended_ms = now_ms;
+        let switch = loop {
+            now_ms += 500;
+            let (app, source) = (id(0), Source::Onset);
+            let begun = machine.step(now_ms * NANOS_PER_MS, Event::Begin { app, source });
+            if let Some(Action::Observe { switch, .. }) = begun.first() {
+                break *switch;
+            }
+        };
+        let paused_ms = now_ms - ended_ms;
+        machine.step(now_ms * NANOS_PER_MS, Event::End { app: id(0) });
+        let observation = Observation {
+            void,
+            ..Observation::default()
+        };
+        let observed = Event::Observed {
+            app: id(0),
+            switch,
+            observation: Box::new(observation),
+        };
+        machine.step(now_ms * NANOS_PER_MS, observed);
+        paused_ms
+    };
+    onset(Some(Void::Reclaimed));
+    assert_eq!(onset(Some(Void::Reclaimed)), 2 * pause_ms);
+    assert_eq!(onset(Some(Void::Reclaimed)), 4 * pause_ms);
+    assert_eq!(onset(None), 8 * pause_ms);
+    assert_eq!(onset(None), pause_ms);
 }
 
 /// A machine that follows one process of one application.

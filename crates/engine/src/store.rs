@@ -15,10 +15,12 @@ use format::{encode, left_alone, write_left_alone};
 use prepage_core::app::Profile;
 use prepage_core::identity::AppId;
 use prepage_core::launch::manager::{LaunchState, Phase};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -110,6 +112,8 @@ enum Task {
     Remove(PathBuf),
     /// Answer when everything before has been done.
     Flush(Sender<()>),
+    /// Who is told from now on of what could not be kept.
+    WarnBy(fn(&str)),
 }
 
 impl Store {
@@ -130,6 +134,12 @@ impl Store {
             _lock: lock,
         };
         Ok((store, warnings))
+    }
+
+    /// Has `warn` told of what could not be kept, by the thread that writes: once, until something could be again. Without
+    /// it, standard error is.
+    pub fn warn_by(&self, warn: fn(&str)) {
+        self.queue(Task::WarnBy(warn));
     }
 
     /// What is kept of an application.
@@ -335,6 +345,9 @@ impl Writer {
 }
 
 fn run_writer(tasks: &Receiver<Task>) {
+    let mut warn: fn(&str) = |warning| eprintln!("{warning}");
+    // A full disk fails every write: the first says it.
+    let mut is_failing = false;
     while let Ok(first) = tasks.recv() {
         // Only the last of several versions of a file needs writing.
         let mut pending: BTreeMap<PathBuf, Task> = BTreeMap::new();
@@ -349,6 +362,7 @@ fn run_writer(tasks: &Receiver<Task>) {
                     _ => drop(pending.insert(path.clone(), Task::LeftAlone(path, left))),
                 },
                 Task::Flush(done) => waiting.push(done),
+                Task::WarnBy(by) => warn = by,
             }
         }
         for (path, task) in pending {
@@ -357,9 +371,13 @@ fn run_writer(tasks: &Receiver<Task>) {
                 Task::LeftAlone(_, left) => write_left_alone(&path, left),
                 _ => fs::remove_file(&path),
             };
-            if let Err(error) = result {
-                eprintln!("<4>prepaged: profile {} not kept: {error}", path.display());
+            if let Err(error) = &result
+                && !is_failing
+            {
+                let path = path.display();
+                warn(&format!("what was learned is not kept: {path}: {error}"));
             }
+            is_failing = result.is_err();
         }
         for done in waiting {
             let _ = done.send(());
@@ -404,11 +422,26 @@ fn read_all(dir: &Path) -> Result<(BTreeMap<AppId, StoredProfile>, Vec<String>)>
 }
 
 fn read_one(path: &Path) -> std::result::Result<StoredProfile, String> {
-    let size = fs::metadata(path).map_err(|e| e.to_string())?.len();
-    if size > PROFILE_BYTES_MAX as u64 {
-        return Err(format!("larger than {PROFILE_BYTES_MAX} bytes"));
+    decode(&read_bytes(path).map_err(|e| e.to_string())?)
+}
+
+/// The bytes of a profile; one more than it may have, where it is too large.
+fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    // Whatever lies there, opening it does not wait: a FIFO has nobody at its other end.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("no regular file"));
     }
-    decode(&fs::read(path).map_err(|e| e.to_string())?)
+    // One call, and so one request, where the file is not in memory.
+    let bytes_max = PROFILE_BYTES_MAX as u64 + 1;
+    let mut bytes = Vec::with_capacity(metadata.len().saturating_add(1).min(bytes_max) as usize);
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn set_aside(path: &Path, reason: &str) -> String {

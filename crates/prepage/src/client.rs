@@ -19,6 +19,9 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of a reply.
 const REPLY_BYTES_MAX: usize = 64 << 20;
 
+/// Why the service closes a connection that nothing is wrong with.
+const CLOSED: &str = "closed by the service: it is ending, or has as many connections as it takes at once; try again";
+
 /// Why a call gave no result.
 #[derive(Debug)]
 pub enum Error {
@@ -128,6 +131,9 @@ impl Client {
         // A service that refuses the message may close before it has read all of it: its answer says more.
         let message = match (self.receive(), sent) {
             (Ok(message), _) => message,
+            (Err(_), Err(error)) if error.kind() == ErrorKind::BrokenPipe => {
+                return Err(self.broken(CLOSED));
+            }
             (Err(_), Err(error)) => return Err(self.broken(error)),
             (Err(error), Ok(())) => return Err(error),
         };
@@ -152,11 +158,17 @@ impl Client {
                 return Ok(message);
             }
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(self.broken("closed by the service")),
+                Ok(0) => return Err(self.broken(CLOSED)),
                 Ok(length) => self.incoming.push(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Err(self.broken(format!("no reply within {:?}", self.reply_max)));
+                    let waited = self.reply_max;
+                    return Err(self.broken(format!(
+                        "no reply within {waited:?}: is it stopped or stuck?"
+                    )));
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    return Err(self.broken(CLOSED));
                 }
                 Err(error) => return Err(self.broken(error)),
             }

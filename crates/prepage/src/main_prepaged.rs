@@ -45,16 +45,19 @@ struct Arguments {
 const AFTER: &str = "\
 Signals:
   SIGTERM, SIGINT   write the profiles and end
-  SIGHUP            read the configuration again: it holds from the next switch on. A wrong one changes nothing and is
-                    reported with file and line. service.socket, service.state, the sizes of the rings
-                    (observe.fault_ring_pages, observe.file_ring_pages), observe.onset_wakeup_faults and
-                    observe.access_events stay as they are until the next start, with a warning
+  SIGHUP            read the configuration again: it holds from the next switch
+                    on. A wrong one changes nothing and is reported with file
+                    and line. service.socket, service.state,
+                    observe.fault_ring_pages, observe.file_ring_pages,
+                    observe.onset_wakeup_faults and observe.access_events stay
+                    as they are until the next start, with a warning
 
 Examples:
   prepaged                                     as configured
   prepaged --check --config my.toml            is my configuration right?
   prepaged --mode observe --state /tmp/state   learn only, elsewhere
-  prepaged --runtime-dir /tmp/p                then: prepage --socket /tmp/p/prepage.sock status";
+  prepaged --runtime-dir /tmp/p                then:
+                                    prepage --socket /tmp/p/prepage.sock status";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -72,6 +75,17 @@ fn main() -> ExitCode {
         Err(error) => {
             prepage::log_error!("{error}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// What clap has to wrap loses its columns.
+    #[test]
+    fn tables_and_examples_of_the_help_fit_a_terminal() {
+        for line in super::AFTER.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }

@@ -138,7 +138,14 @@ fn mistakes_say_what_to_do() {
             "there is no process",
         ),
         (&["explain", "x"], "prepage apps list"),
+        (&["track", "--name", "no\nsuch"], "\"no\\nsuch\""),
         (&["apps", "import", "/nonexistent"], "No such file"),
+        (
+            &["apps", "import", "/etc/passwd"],
+            "/etc/passwd: not a profile of prepage: give a file that `prepage apps export` wrote",
+        ),
+        (&["apps", "import", "/dev/null"], "/dev/null: shorter"),
+        (&["apps", "import", "/dev/zero"], "/dev/zero: larger"),
         (&["apps", "export", "x"], "prepage apps list"),
     ] {
         let (code, said) = service.refused(arguments);
@@ -225,6 +232,39 @@ fn without_the_rest_of_the_program_launches_work_and_commands_say_what_is_missin
 }
 
 #[test]
+fn an_option_that_run_does_not_have_is_a_mistake_and_no_command() {
+    let directory = TempDir::new();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prepage"));
+        let store = directory.path().join("store");
+        command.arg("run").arg("--store").arg(store).args(arguments);
+        let output = command.output().expect("prepage");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (code, _, said) = run(&["--verbos", "true"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("unexpected argument '--verbos'"), "{said}");
+    // What follows the command is the command's.
+    let echoed = run(&["--order=launch", "echo", "-v", "--cold", "--", "-x"]);
+    assert_eq!(echoed, (Some(0), "-v --cold -- -x\n".into(), String::new()));
+    let (code, _, said) = run(&["--", "-x"]);
+    assert!(
+        code == Some(127) && said.contains("-x: command not found"),
+        "{said}"
+    );
+    let (code, _, said) = run(&["--start", "only", "no-such-command"]);
+    assert!(
+        code == Some(127) && said.contains("no such program"),
+        "{said}"
+    );
+}
+
+#[test]
 fn every_command_has_help_with_examples() {
     let help = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_prepage"))
@@ -243,7 +283,7 @@ fn every_command_has_help_with_examples() {
             "{command}: {text}"
         );
     }
-    for action in ["forget", "export", "import"] {
+    for action in ["list", "forget", "export", "import"] {
         assert!(
             help(&["apps", action, "--help"]).contains("Example"),
             "{action}"

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Service, TempDir, application, is_root, message, wait_until};
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,11 @@ fn too_many_connections_are_closed_and_the_rest_works() {
         .expect("sent");
     assert!(message(first).contains("prepaged"));
     assert_eq!(message(&mut streams[99]), "", "the hundredth is closed");
+    let (code, said) = service.refused(&["status"]);
+    assert!(
+        code == 1 && said.contains("connections") && said.contains("try again"),
+        "{said}"
+    );
     drop(streams);
     wait_until("room", || service.try_call(&["status"]).status.success());
 }
@@ -267,6 +273,74 @@ fn switches_observed_are_recorded_for_the_simulator() {
     let recorded: prepage_core::replay::RecordedSwitch =
         serde_json::from_str(&text).expect("a line");
     assert!(recorded.app.name.ends_with("/recorded"));
+}
+
+/// What `prepaged` complains of that does not start.
+fn start_refused(command: &mut std::process::Command) -> String {
+    let child = command.stderr(Stdio::piped()).spawn().expect("prepaged");
+    let mut child = common::Running(child);
+    wait_until("its end", || child.0.try_wait().is_ok_and(|e| e.is_some()));
+    let status = child.0.wait().expect("ended");
+    let mut said = String::new();
+    let mut stderr = child.0.stderr.take().expect("piped");
+    stderr.read_to_string(&mut said).expect("text");
+    assert!(!status.success(), "{said}");
+    said
+}
+
+#[test]
+fn what_it_cannot_start_with_is_named() {
+    let directory = TempDir::new();
+    let file = directory.path().join("file");
+    std::fs::write(&file, b"").expect("written");
+    let file = file.to_str().expect("text");
+    let start = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"));
+        command.args(arguments).current_dir(directory.path());
+        start_refused(&mut command)
+    };
+    let said = start(&["--state", file, "--socket", "s"]);
+    assert!(
+        said.contains(&format!("{file}: it is no directory")),
+        "{said}"
+    );
+    let said = start(&["--state", "state", "--runtime-dir", file]);
+    assert!(said.contains(&format!("{file} is no directory")), "{said}");
+    let record = format!("{file}/record");
+    let said = start(&["--state", "state", "--socket", "s", "--record", &record]);
+    assert!(
+        said.contains(&format!("recording to {record}: Not a")),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_roots_rights_it_says_who_has_them() {
+    assert!(is_root(), "this test needs root, to become another user");
+    let directory = TempDir::new();
+    // By another process: see `copy_for_others`.
+    let program = env!("CARGO_BIN_EXE_prepaged");
+    let mut cp = std::process::Command::new("cp");
+    let copied = cp.arg(program).arg(directory.path()).status();
+    assert!(copied.expect("cp").success());
+    let mut command = std::process::Command::new(directory.path().join("prepaged"));
+    command.current_dir("/").gid(65534).uid(65534);
+    let said = start_refused(command.arg("--state").arg(directory.path().join("state")));
+    assert!(
+        said.contains("denied") && said.contains("needs root"),
+        "{said}"
+    );
+}
+
+#[test]
+fn recording_in_another_mode_is_warned_of() {
+    let mut service = Service::start("");
+    service.signal(Signal::TERM);
+    service.wait();
+    let file = service.directory.path().join("recorded");
+    service.start_again(&["--record", file.to_str().expect("text")]);
+    let warned = "only switches in mode observe are recorded; the mode is full";
+    wait_until("the warning", || service.log().contains(warned));
 }
 
 #[test]

@@ -255,6 +255,47 @@ fn the_onset_of_faults_begins_a_switch_only_when_swapped_out() {
     assert_eq!(rig.executor.begun(), 0, "{id}");
 }
 
+/// A first switch teaches a plan of so many pages.
+fn teach(rig: &Rig, app: AppId, pid: i32, pages: u64) {
+    let instance = Instance {
+        pid,
+        start_ticks: 1,
+        exec: 1,
+    };
+    let seen = AnonObservation {
+        faulted: ExtentSet::from_pages((100..100 + pages).collect()),
+        ..AnonObservation::default()
+    };
+    let mut script = rig.executor.script();
+    script.observation.anon.insert(instance, seen);
+    script.events.push(Event::InstanceStarted { app, instance });
+    drop(script);
+    ring(&rig.executor.wake);
+    rig.call("SwitchBegin", serde_json::json!({ "pid": pid }));
+    wait_until("a plan", || {
+        rig.call("Status", serde_json::json!({}))["apps"][0]["anon_planned_pages"] == pages
+    });
+}
+
+#[test]
+fn the_onset_of_more_faults_than_are_planned_is_judged_by_the_process() {
+    let config = "onset_faults = 48\nquiet_ms = 20\nrepeat_ms = 0\nonset_pause_ms = 0\n";
+    let rig = Rig::start(&format!("[switch]\n{config}"));
+    let apps = TempDir::new();
+    let app = application(&apps, "small");
+    let id = rig.track(app.pid());
+    teach(&rig, id, app.pid(), 40);
+    // Whatever the planned pages' share is, the process itself is in memory.
+    rig.executor.script().swapped_share = 0.9;
+    rig.executor.fault(app.pid(), 60);
+    wait_until("the burst to be taken", || {
+        rig.executor.script().bursts.is_empty()
+    });
+    rig.call("Status", serde_json::json!({}));
+    assert_eq!(rig.executor.begun(), 1);
+    assert!(rig.executor.script().sampled.is_empty());
+}
+
 #[test]
 fn the_onset_of_faults_is_judged_by_the_planned_pages() {
     let config = "onset_faults = 48\nquiet_ms = 20\nrepeat_ms = 0\nonset_pause_ms = 0\n";
@@ -262,27 +303,7 @@ fn the_onset_of_faults_is_judged_by_the_planned_pages() {
     let apps = TempDir::new();
     let app = application(&apps, "planned");
     let id = rig.track(app.pid());
-    // A first switch teaches a plan.
-    let instance = Instance {
-        pid: app.pid(),
-        start_ticks: 1,
-        exec: 1,
-    };
-    let seen = AnonObservation {
-        faulted: ExtentSet::from_pages((100..1100).collect()),
-        ..AnonObservation::default()
-    };
-    let mut script = rig.executor.script();
-    script.observation.anon.insert(instance, seen);
-    script
-        .events
-        .push(Event::InstanceStarted { app: id, instance });
-    drop(script);
-    ring(&rig.executor.wake);
-    rig.call("SwitchBegin", serde_json::json!({"pid": app.pid()}));
-    wait_until("a plan", || {
-        rig.call("Status", serde_json::json!({}))["apps"][0]["anon_planned_pages"] == 1000
-    });
+    teach(&rig, id, app.pid(), 1000);
     // Its pages are in memory: no switch. They are not: one.
     rig.executor.fault(app.pid(), 60);
     wait_until("the burst to be taken", || {

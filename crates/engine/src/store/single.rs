@@ -2,14 +2,15 @@
 
 use super::format::{count_left_alone, decode, encode, is_newer};
 use super::{
-    APPS_MAX, PROFILE_BYTES_MAX, StoredProfile, failed, lock, profile_path, replace, set_aside,
+    APPS_MAX, PROFILE_BYTES_MAX, StoredProfile, failed, lock, profile_path, read_bytes, replace,
+    set_aside,
 };
 use crate::error::{Error, Result};
 use prepage_core::identity::AppId;
 use prepage_core::launch::manager::LaunchState;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -103,16 +104,8 @@ fn make_directory(dir: &Path) -> Result<()> {
 
 /// The bytes of a profile, one more than it may have; none where there is no such file.
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| {
-        // One call, and so one request, where the file is not in memory.
-        let len = file.metadata()?.len().min(PROFILE_BYTES_MAX as u64);
-        bytes.reserve_exact(len as usize + 1);
-        file.take(PROFILE_BYTES_MAX as u64 + 1)
-            .read_to_end(&mut bytes)
-    });
-    match read {
-        Ok(_) => Ok(Some(bytes)),
+    match read_bytes(path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("reading", path, error)),
     }

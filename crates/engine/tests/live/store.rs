@@ -11,6 +11,7 @@ use prepage_core::params::launch::LaunchParams;
 use prepage_engine::Error;
 use prepage_engine::store::{Store, TrackedBy, decode, single};
 use prepage_kernel::testing::machine::Directory;
+use std::sync::Mutex;
 
 fn app(name: &str) -> AppId {
     AppId {
@@ -134,6 +135,50 @@ fn a_damaged_file_is_set_aside_and_the_rest_is_there() {
     assert_eq!(store.list().len(), 1);
     assert!(file.with_extension("damaged").exists());
     assert!(!directory.path("half.new").exists());
+}
+
+#[test]
+fn what_is_no_file_is_set_aside_and_not_waited_for() {
+    let directory = Directory::new();
+    let path = directory.path("pipe.profile");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo").success());
+    std::fs::create_dir(directory.path("directory.profile")).expect("made");
+    let (store, warnings) = Store::open(&directory.0).expect("open");
+    assert_eq!((warnings.len(), store.list().len()), (2, 0), "{warnings:?}");
+    let named = warnings.iter().all(|w| w.contains("no regular file"));
+    assert!(named, "{warnings:?}");
+    assert!(path.with_extension("damaged").exists());
+}
+
+#[test]
+fn what_cannot_be_kept_is_said_once_until_something_can_be() {
+    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let said = || WARNINGS.lock().expect("whole").clone();
+    let directory = Directory::new();
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    store.warn_by(|warning| WARNINGS.lock().expect("whole").push(warning.into()));
+    let mut save = |switches| {
+        store.save(&app("a"), &profile(switches));
+        store.flush();
+    };
+    save(1);
+    assert_eq!(said(), Vec::<String>::new());
+    let files = std::fs::read_dir(&directory.0).expect("list").flatten();
+    let file = files
+        .map(|f| f.path())
+        .find(|p| p.extension().is_some_and(|e| e == "profile"));
+    // Where the new one is to be written there is a directory.
+    let obstacle = file.expect("a profile").with_extension("new");
+    for round in 1..=2 {
+        std::fs::create_dir(&obstacle).expect("made");
+        save(2);
+        save(3);
+        assert_eq!(said().len(), round, "{:?}", said());
+        assert!(said()[0].contains("not kept") && said()[0].contains("Is a directory"));
+        std::fs::remove_dir(&obstacle).expect("removed");
+        save(4);
+    }
 }
 
 #[test]

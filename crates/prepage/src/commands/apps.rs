@@ -4,6 +4,7 @@ use super::launches::phase;
 use super::table::{bytes, columns, row};
 use super::{Context, Failure, write_out};
 use crate::api::*;
+use prepage_engine::store::{PROFILE_BYTES_MAX, decode};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -68,14 +69,21 @@ pub fn export(context: &Context, app: String, file: Option<PathBuf>) -> Result<(
 
 /// `prepage apps import`
 pub fn import(context: &Context, file: &Path) -> Result<(), Failure> {
-    // One byte more than any profile has: the service says what is wrong with it.
-    let bytes_max = prepage_engine::store::PROFILE_BYTES_MAX as u64 + 1;
+    // One byte more than any profile has: that is too large.
+    let bytes_max = PROFILE_BYTES_MAX as u64 + 1;
     let mut bytes = Vec::new();
     let read = match file.as_os_str() == "-" {
         true => std::io::stdin().take(bytes_max).read_to_end(&mut bytes),
         false => std::fs::File::open(file).and_then(|f| f.take(bytes_max).read_to_end(&mut bytes)),
     };
     read.map_err(|e| failed(file, &e))?;
+    // The service looks too; it does not know which file it is.
+    decode(&bytes).map_err(|reason| {
+        let file = file.display();
+        Failure::Local(format!(
+            "{file}: {reason}: give a file that `prepage apps export` wrote"
+        ))
+    })?;
     let profile = to_hexadecimal(&bytes);
     let reply: AppReply = context.call("Import", &ImportParameters { profile })?;
     context.print(&reply, |reply| format!("{} imported", reply.app))

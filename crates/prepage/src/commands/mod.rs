@@ -46,10 +46,12 @@ struct CommandLine {
 }
 
 const AFTER: &str = "\
-Applications are named KIND:NAME@OWNER, as in desktop:org.gimp.GIMP@1000; where only one fits, `gimp` will do.
+Applications are named KIND:NAME@OWNER, as in desktop:org.gimp.GIMP@1000; where
+only one fits, `gimp` will do.
 You may act on your own applications; root on all.
 
-Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the service is not running.
+Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the service is not
+running.
 
 Examples:
   prepage track --name gimp          from now on
@@ -69,9 +71,9 @@ enum Command {
     #[command(after_long_help = "\
 Examples:
   prepage track --pid $(pidof gimp)
-  prepage track --name firefox                               running now, found by its name
+  prepage track --name firefox             running now, found by its name
   prepage track --cgroup /sys/fs/cgroup/system.slice/x.service
-  prepage track --pid 4711 --name editor                     under a name of your own")]
+  prepage track --pid 4711 --name editor   under a name of your own")]
     Track(TargetArguments),
     /// Follow an application no longer; what was learned is kept
     #[command(
@@ -85,7 +87,8 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   prepage switch begin --name gimp   before its window is raised
-  prepage switch end --name gimp     it is there; without this, it ends once no fault has been seen for a while")]
+  prepage switch end --name gimp     it is there; without this, it ends once no
+                                     fault has been seen for a while")]
     Switch {
         /// Begin or end.
         edge: Edge,
@@ -113,7 +116,7 @@ Examples:
     /// (root)
     #[command(after_long_help = "\
 Policies (ASAP section 6.5):
-  asap        large files on the big cores, the rest on all others while they idle
+  asap        large files on the big cores, the rest on all others while idle
   big1        one thread on one big core
   big-all     one thread on each big core
   little1     one thread on one little core
@@ -133,14 +136,20 @@ Examples:
     #[command(after_long_help = "Example:\n  prepage status --json | jq '.apps[].app'")]
     Status,
     /// Show, forget, export and import what was learned
+    #[command(after_long_help = "\
+Examples:
+  prepage apps list
+  prepage apps export gimp gimp.profile
+  sudo prepage apps import gimp.profile   on another machine
+  prepage apps forget gimp")]
     Apps {
         #[command(subcommand)]
         action: AppsAction,
     },
     /// Show what is known of an application, what would be fetched and why, and what the last switches and launches did
     #[command(after_long_help = "\
-Histories read oldest first: + used in that switch, - not used. Pages with equal histories are one line; those with at
-least the plan's confidence are fetched.
+Histories read oldest first: + used in that switch, - not used. Pages with equal
+histories are one line; those with at least the plan's confidence are fetched.
 
 Example:
   prepage explain gimp")]
@@ -154,14 +163,18 @@ Columns, in pages, anonymous and file apart:
   faults      demand faults: pages the application had to wait for
   fetched     brought in by prepaging
   used        of these, seen used; unknown: nothing saw whether
-  overtaken   of the faults, planned and reached before it was fetched; missed: not planned
-  late        waited for while being fetched, no fault; late ms: how long, over all threads. Of file pages only (6.13)
+  overtaken   of the faults, planned and reached before it was fetched; missed:
+              not planned
+  late        waited for while being fetched, no fault; late ms: how long, over
+              all threads. Of file pages only (6.13)
   precision   used of fetched, as far as known, and of how many (n)
-  hold-out    where nothing was fetched (modes observe, or the other kind's): precision, and recall as the paper
-              defines it, against all demand faults
-And of launches: read, pages that the device read for it; complete, when the prefetch was; missed, requests that the
-sequence does not hold.
-And: path, what the switch was held up for; CPU, of fetching and of observing; wasted, fetched for nothing.
+  hold-out    where nothing was fetched (modes observe, or the other kind's):
+              precision, and recall as the paper defines it, against all demand
+              faults
+And: path, what the switch was held up for; CPU, of fetching and of observing;
+wasted, fetched for nothing.
+And of launches: read, pages that the device read for it; complete, when the
+prefetch was; missed, requests that the sequence does not hold.
 
 Examples:
   prepage stats
@@ -172,7 +185,7 @@ Examples:
     },
     /// Show what this kernel and this machine offer, what is missing, and what that costs
     #[command(
-        after_long_help = "Works without the service. As root it sees what the service sees:\n  sudo prepage doctor"
+        after_long_help = "Works without the service.\n\nExample:\n  sudo prepage doctor   what the service sees, as root"
     )]
     Doctor,
     /// Report the focus of windows to the service, from your X11 session
@@ -189,7 +202,7 @@ Examples:
         #[arg(long, value_name = "DISPLAY")]
         display: Option<String>,
         /// Print each report with its delay.
-        #[arg(long)]
+        #[arg(short, long)]
         verbose: bool,
     },
 }
@@ -206,6 +219,7 @@ enum Edge {
 #[derive(Debug, Subcommand)]
 enum AppsAction {
     /// List the applications of which something is kept
+    #[command(after_long_help = "Example:\n  prepage apps list --json | jq '.apps[].app'")]
     List,
     /// Forget what was learned of an application
     #[command(after_long_help = "Example:\n  prepage apps forget gimp")]
@@ -372,5 +386,28 @@ fn execute(context: &Context, command: Command) -> Result<(), Failure> {
         Command::Stats { app } => stats::stats(context, app),
         Command::Doctor => doctor::doctor(context),
         Command::Agent { display, verbose } => agent::agent(context, display.as_deref(), verbose),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// What clap has to wrap loses its columns.
+    #[test]
+    fn tables_and_examples_of_the_help_fit_a_terminal() {
+        let mut commands = vec![CommandLine::command()];
+        let mut lines = 0;
+        while let Some(command) = commands.pop() {
+            let text = command.get_after_long_help().map(ToString::to_string);
+            for line in text.unwrap_or_default().lines() {
+                let name = command.get_name();
+                assert!(line.chars().count() <= 80, "{name}: {line}");
+                lines += 1;
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+        assert!(lines > 50, "{lines} lines");
     }
 }

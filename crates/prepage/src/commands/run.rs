@@ -42,13 +42,16 @@ const ANSWER_MAX: Duration = Duration::from_millis(50);
 /// `bash x.sh`, `java -jar x.jar`, `node x.js`.
 #[derive(Clone, Debug, PartialEq, Args)]
 #[command(after_long_help = "\
-Exit status: the command's; 126 where it cannot be executed, 127 where it is not found; with --start only, 0.
+Exit status: the command's; 126 where it cannot be executed, 127 where it is not
+found; with --start only, 0 where it is.
 
 Examples:
   prepage run gimp
   prepage run -v -- python3 tool.py --flag       and say what is done
-  sudo prepage run --cold --report r.json gimp   measured: with a cold page cache, one JSON line about it
-  sudo prepage run --start only gimp             fetch what gimp will need, without launching it")]
+  sudo prepage run --cold --report r.json gimp   measured: with a cold page
+                                                 cache, one JSON line about it
+  sudo prepage run --start only gimp             fetch what gimp will need,
+                                                 without launching it")]
 pub struct RunArguments {
     /// Drop what the page cache holds right before: for measurements (root).
     #[arg(long)]
@@ -76,12 +79,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The command.
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -140,6 +138,12 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
     let process = future_process(&command, owner);
     let app = process.as_ref().and_then(identity::program);
     let (Some(process), Some(app)) = (process, app) else {
+        if !arguments.runs_command() {
+            let name = command.into_iter().next().unwrap_or_default();
+            let said = format!("prepage: {}: no such program to fetch for", name.display());
+            let _ = writeln!(std::io::stderr(), "{said}");
+            return ExitCode::from(127);
+        }
         // exec knows best why.
         return execute(None, &arguments);
     };

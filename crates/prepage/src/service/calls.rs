@@ -580,13 +580,14 @@ fn only<T>(mut found: Vec<T>, text: &str, app: impl Fn(&T) -> &AppId) -> Result<
     }
     match found.len() {
         0 => Err(not_found(format!(
-            "no application of yours is called {text}: see `prepage apps list`, or name one of its processes"
+            "no application of yours is called {text:?}: see `prepage apps list` for those that are known; \
+             `prepage track --pid` makes one known"
         ))),
         1 => Ok(found.remove(0)),
         _ => {
             let names: Vec<String> = found.iter().map(|f| app(f).to_string()).collect();
             Err(not_found(format!(
-                "{text} may be any of: {}",
+                "{text:?} may be any of: {}: give one of these",
                 names.join(", ")
             )))
         }

@@ -162,10 +162,12 @@ impl Service {
             })
             .filter(|(_, pages)| !pages.is_empty())
             .collect();
-        let share = match sample.is_empty() {
-            // Nothing learned yet: the first switches are found by the whole process's share.
-            true => process_swapped_share(pid),
-            false => self.executor.swapped_share(app, pid, &sample),
+        // A plan of fewer pages than the faults that were seen is not what they are about, and is in by now: as before
+        // anything is learned, the whole process's share tells.
+        let is_judge = plan.anon_pages() >= u64::from(self.config.switch.onset_faults);
+        let share = match is_judge {
+            true => self.executor.swapped_share(app, pid, &sample),
+            false => process_swapped_share(pid),
         };
         share >= self.config.switch.onset_swapped_share
     }

@@ -55,7 +55,7 @@ impl Service {
                 self.machine.params().file.profile_switches,
             ),
             confidence: plan.confidence,
-            confidence_reason: self.confidence_reason(plan),
+            confidence_reason: self.confidence_reason(app, plan),
             left_alone: self.machine.rest_left(app),
             processes: process_tables(model, plan),
             files,
@@ -106,9 +106,11 @@ impl Service {
         }
     }
 
-    fn confidence_reason(&self, plan: &Plan) -> String {
+    fn confidence_reason(&self, app: &AppId, plan: &Plan) -> String {
         let budget = &self.machine.params().budget;
-        let pressure = self.pressure.as_ref().is_some_and(|p| p.is_on());
+        // Of an application that is not tracked the plan is made for this answer, and knows of no pressure.
+        let is_tracked = self.machine.app(app).is_some();
+        let pressure = is_tracked && self.pressure.as_ref().is_some_and(|p| p.is_on());
         let (named, wanted) = match pressure {
             true => (
                 "budget.confidence_pressure, since memory is short",

@@ -8,7 +8,7 @@ use prepage_core::params::Mode;
 use prepage_core::replay::{RecordedAnon, RecordedFile, RecordedSwitch};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Result, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// What happened to an application since its last recorded switch.
@@ -31,9 +31,10 @@ impl Recording {
     ///
     /// # Errors
     /// Where it cannot be written to.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
         Ok(Self {
-            file: OpenOptions::new().create(true).append(true).open(path)?,
+            file: file.map_err(|e| format!("recording to {}: {e}", path.display()))?,
             since: BTreeMap::new(),
         })
     }

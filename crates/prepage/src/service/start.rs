@@ -21,7 +21,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
 use std::fs::DirBuilder;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -57,13 +57,15 @@ pub fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let signals = signals::open()?;
     raise_file_limit();
     make_private(&config.service.state)?;
-    let (mut store, warnings) = Store::open(&config.service.state)?;
+    let (mut store, warnings) = Store::open(&config.service.state).map_err(explain_rights)?;
     warnings
         .iter()
         .for_each(|warning| log_warning!("{warning}"));
+    store.warn_by(|warning| log_warning!("{warning}"));
     // The store's lock is ours: a socket that is left over is not in use.
-    let socket = ApiSocket::listen(&config.service.socket)
-        .map_err(|e| format!("listening at {}: {e}", config.service.socket.display()))?;
+    let path = &config.service.socket;
+    let socket = ApiSocket::listen(path)
+        .map_err(|e| format!("listening at {}: {}", path.display(), explain_rights(e)))?;
     let support = Support::probe();
     let mut missing = report(&support);
     let engine = Engine::start(&config.engine(), &support)?;
@@ -112,7 +114,26 @@ fn make_private(directory: &Path) -> Result<(), String> {
         .recursive(true)
         .mode(0o700)
         .create(directory);
-    made.map_err(|e| format!("state directory {}: {e}", directory.display()))
+    made.map_err(|error| {
+        let reason = match error.kind() {
+            ErrorKind::AlreadyExists => "it is no directory".into(),
+            _ => explain_rights(error),
+        };
+        format!("state directory {}: {reason}", directory.display())
+    })
+}
+
+/// Why something cannot be had, and who could have it, where rights are the reason.
+fn explain_rights(error: impl Error + 'static) -> String {
+    let denied = |e: &(dyn Error + 'static)| {
+        let error = e.downcast_ref::<std::io::Error>();
+        error.is_some_and(|e| e.kind() == ErrorKind::PermissionDenied)
+    };
+    let is_denied = denied(&error) || error.source().is_some_and(denied);
+    match is_denied && !rustix::process::geteuid().is_root() {
+        true => format!("{error}: prepaged needs root, try with sudo"),
+        false => error.to_string(),
+    }
 }
 
 /// Each process followed takes two descriptors.
@@ -186,12 +207,14 @@ impl Service {
         }
         // That it is missing was reported with the other findings.
         let pressure = watch_pressure(&parts.config, &poller).ok();
-        let recording = parts
-            .options
-            .record
-            .as_deref()
-            .map(Recording::open)
-            .transpose()?;
+        let record = parts.options.record.as_deref();
+        let recording = record.map(Recording::open).transpose()?;
+        if recording.is_some() && parts.config.service.mode != Mode::Observe {
+            log_warning!(
+                "--record: only switches in mode observe are recorded; the mode is {}",
+                parts.config.service.mode.word()
+            );
+        }
         let machine = Machine::new(parts.config.params(), parts.config.service.mode);
         let mut service = Self {
             options: parts.options,

@@ -138,6 +138,16 @@ impl Connection {
     }
 }
 
+fn make_directory(directory: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let reason = format!("{} is no directory", directory.display());
+            std::io::Error::new(error.kind(), reason)
+        }
+        _ => error,
+    })
+}
+
 fn is_temporary(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -158,7 +168,7 @@ impl ApiSocket {
     /// Where another service listens there, or the kernel refuses.
     pub fn listen(path: &Path) -> std::io::Result<Self> {
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-            std::fs::create_dir_all(directory)?;
+            make_directory(directory)?;
         }
         if UnixStream::connect(path).is_ok() {
             let reason =

@@ -29,8 +29,30 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
+        // What a launch splits off outlives its command, to keep what it learned: it would make the directory anew.
+        let until = Instant::now() + Duration::from_secs(10);
+        while is_kept_in_by_a_launch(&self.0) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Whether a `prepage run` is there that has this directory on its command line.
+fn is_kept_in_by_a_launch(directory: &Path) -> bool {
+    let directory = directory.to_string_lossy();
+    let is_launch = |pid: &i32| {
+        let exe = prepage_kernel::process::exe(*pid).unwrap_or_default();
+        let program = exe.file_name().unwrap_or_default();
+        let line = prepage_kernel::process::cmdline(*pid).unwrap_or_default();
+        (program == "prepage" || program == "prepage-control")
+            && line.iter().any(|word| word == "run")
+            && line
+                .iter()
+                .any(|word| word.to_string_lossy().contains(&*directory))
+    };
+    let pids = prepage_kernel::process::processes().unwrap_or_default();
+    pids.iter().any(is_launch)
 }
 
 /// A process that ends with the value.
