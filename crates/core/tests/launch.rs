@@ -13,7 +13,7 @@ use prepage_core::launch::recording::{
     Access, BlockRequest, CallKind, Issuer, LaunchEnd, PathCall, Recording, Source, deadline,
     first_accesses, without_absent,
 };
-use prepage_core::launch::sequence::LaunchSequence;
+use prepage_core::launch::sequence::{LaunchSequence, TURNS};
 use prepage_core::params::launch::{LaunchOrder, LaunchParams, LaunchStart};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,6 +138,22 @@ proptest! {
             found.extend(pages([(a.file, a.extent)]).into_iter().map(|p| (p, a.at_us, a.is_certain)));
         }
         prop_assert_eq!(found, oracle);
+    }
+
+    #[test]
+    fn each_page_in_doubt_is_left_out_in_one_turn_and_no_other_ever(all in accesses(), first in any::<u32>()) {
+        let sequence = extract(&[recording(Source::Accesses, all)]);
+        let mut left_out: BTreeMap<Page, u64> = BTreeMap::new();
+        for turn in 0..TURNS as u32 {
+            let kept = distinct(&held(&sequence.for_turn(first.wrapping_add(turn))));
+            for page in distinct(&held(&sequence)).difference(&kept) {
+                *left_out.entry(*page).or_default() += 1;
+            }
+        }
+        let mut in_doubt = sequence;
+        in_doubt.reads.retain(|read| !read.is_certain);
+        let once: BTreeMap<Page, u64> = held(&in_doubt).into_iter().map(|page| (page, 1)).collect();
+        prop_assert_eq!(left_out, once);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::launch::crew::Crew;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
-use crate::launch::recorder::{Begun, Command, Opened};
+use crate::launch::recorder::{Begun, Command, Opened, Recorded};
 use crate::mailbox::Mailbox;
 use crate::members::Rights;
 use crate::params::EngineParams;
@@ -68,7 +68,8 @@ pub struct Launch {
     pub sequence: Arc<LaunchSequence>,
     /// Whether its process may be traced: it waits for its exec, with one thread, and has permitted it.
     pub traces_paths: bool,
-    /// How long the rings may be waited for where they are not open yet; after that it is not recorded.
+    /// How long the rings may be waited for where they are not open yet; after that it is not recorded, or, held out, only
+    /// as far as to tell whether it was cold.
     pub rings_wait_max: Duration,
 }
 
@@ -103,6 +104,8 @@ pub struct MeasuredLaunch {
     pub began_ns: i64,
     /// From its beginning to its end, in microseconds; without the idle time that showed the end.
     pub launch_us: u64,
+    /// What help took before the program began, or would have taken, in microseconds, as far as the caller knows.
+    pub help_us: u64,
     /// Why it was taken to be over.
     pub end: LaunchEnd,
     /// CPU time of recording it, in microseconds.
@@ -121,6 +124,7 @@ impl MeasuredLaunch {
         Measured {
             began_ns: self.began_ns,
             launch_us: self.launch_us,
+            help_us: self.help_us,
             recording_us: self.recording_us,
             device_pages: self.device_pages,
             help: self.help,
@@ -228,7 +232,7 @@ impl Launches {
 
     /// Begins a launch: wakes the threads that prefetch, and returns when everything that is to be recorded is. The
     /// prefetch does not wait for the rings: what it does before they are on, it counts itself. The launch's id must not
-    /// be that of another whose result has not been taken. Returns whether it is recorded.
+    /// be that of another whose result has not been taken. Returns whether it is recorded from its beginning.
     pub fn begin(&self, mut launch: Launch) -> bool {
         let mut under_way = self.under_way();
         let has_room = under_way.len() < LAUNCHES_MAX;
@@ -247,8 +251,8 @@ impl Launches {
         });
         under_way.insert(launch.id, prefetch.clone());
         drop(under_way);
-        let is_recorded = launch.decision.records && has_room && place.is_some();
-        let opened = is_recorded.then(|| self.opened(launch.rings_wait_max));
+        let records = launch.decision.records && has_room && place.is_some();
+        let opened = records.then(|| self.opened(launch.rings_wait_max));
         let gate = opened.flatten().and_then(|opened| opened.gate.as_ref());
         let mut profile = None;
         if let Some(gate) = gate {
@@ -262,7 +266,11 @@ impl Launches {
         self.recorder.tell(Command::Begin(Box::new(Begun {
             place,
             prefetch,
-            is_recorded: gate.is_some(),
+            recorded: match gate {
+                Some(_) => Recorded::Whole,
+                None if records && launch.decision.is_held_out => Recorded::Late,
+                None => Recorded::No,
+            },
             profile,
             launch,
         })));

@@ -74,6 +74,9 @@ pub struct LaunchState {
     pub misses: Option<Misses>,
     /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed.
     pub longest_us: u64,
+    /// The shortest launch since then, in microseconds, without what help takes before it; `None` before the first. Most
+    /// likely it was warm.
+    pub shortest_us: Option<u64>,
     /// Share (0 to 1) that recording took of the launch last recorded.
     pub recording_share: f32,
     /// When the launch before began, in nanoseconds since 1970.
@@ -140,7 +143,7 @@ pub struct Decision {
     pub profiles_paths: bool,
     /// Prefetch this for it.
     pub prefetch: Option<LaunchPlan>,
-    /// It could be helped and is not, to be measured.
+    /// It could be helped and is not, to be measured: recorded from when that can be, since nothing may hold it up.
     pub is_held_out: bool,
 }
 
@@ -163,6 +166,9 @@ pub struct Measured<'a> {
     /// From its beginning to its end, in microseconds; without the idle time that showed the end. What help costs before the
     /// program begins belongs to it, as far as the caller knows: of a launch held out, what it waited for that does not.
     pub launch_us: u64,
+    /// What help takes before the program begins, in microseconds; 0 where the caller does not know. It is part of a helped
+    /// launch, and would be of one held out.
+    pub help_us: u64,
     /// CPU time of recording it, in microseconds.
     pub recording_us: u64,
     /// Pages that the device read for it, whoever asked. It was cold where that is at least half of what launches are
@@ -233,33 +239,35 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
         params.n_chk
     };
     state.n_pref = state.n_pref.saturating_add(1);
-    let checks = state.n_pref >= n_chk;
-    if checks {
-        state.n_pref = 0;
-    }
     state.n_held_out = state.n_held_out.saturating_add(1);
     let is_due = is_on_trial(state, params) || state.n_held_out >= params.holdout_every;
     let is_held_out = params.holdout_every > 0 && is_due;
     if is_held_out {
         state.n_held_out = 0;
     }
+    // The recording of a launch held out may miss its beginning: it checks and refines nothing.
+    let checks = !is_held_out && state.n_pref >= n_chk;
+    if checks {
+        state.n_pref = 0;
+    }
     let (order, start) = match facts.is_rotational {
         true => (params.rotational_order, params.rotational_start),
         false => (params.order, params.start),
     };
     let is_helped = !is_held_out && order != LaunchOrder::None;
-    let refines = is_refining(state, params) && (checks || state.was_cold);
+    // What is tried is the whole of help.
+    let is_whole = is_held_out || is_unclear(state, params);
+    let refines = !is_whole && is_refining(state, params) && (checks || state.was_cold);
     let planned = match refines {
         true => &state.sequence.for_turn(state.n_refined),
         false => &state.sequence,
     };
     let prefetch = is_helped.then(|| plan(planned, order, start, params, facts.limits));
-    // Only a recording tells whether a launch was cold, and so whether its time counts.
-    let is_judged = is_held_out || is_unclear(state, params);
-    let records = checks || refines || is_judged || is_learning(state, params);
+    // Whether a launch was cold, and so whether its time counts, its prefetch tells; without one, only a recording.
+    let records = checks || refines || is_held_out || is_learning(state, params);
     Decision {
         records,
-        profiles_paths: records && !state.sequence.is_path_profile,
+        profiles_paths: records && !is_held_out && !state.sequence.is_path_profile,
         prefetch: prefetch.filter(|plan| !plan.is_empty()),
         is_held_out,
     }
@@ -301,6 +309,11 @@ pub fn end(
         let share = measured.recording_us as f32 / measured.launch_us.max(1) as f32;
         state.recording_share = share.min(1.0);
     }
+    let own_us = match measured.help {
+        Help::Helped => measured.launch_us.saturating_sub(measured.help_us),
+        Help::HeldOut | Help::None => measured.launch_us,
+    };
+    state.shortest_us = Some(own_us.min(state.shortest_us.unwrap_or(own_us)));
     state.was_cold = measured.device_pages.saturating_mul(2) >= state.sequence.certain_pages();
     match state.phase {
         Phase::Profiling => usable.map_or(Learned::Nothing, |recording| {
@@ -461,6 +474,9 @@ fn compare(
         }
         Help::HeldOut => {
             state.held_out.push(measured.launch_us);
+            if is_beyond_help(state, measured, params) {
+                return Some(switch_off(state, OffReason::NotHelping, params));
+            }
             state.held_out.len() == params.trial_samples
         }
         Help::None => return None,
@@ -477,6 +493,15 @@ fn compare(
         None => {}
     }
     None
+}
+
+/// Whether a cold launch that was held out on trial was so short that help takes as long as it can gain: a helped launch is
+/// no shorter than a warm one.
+fn is_beyond_help(state: &LaunchState, measured: &Measured<'_>, params: &LaunchParams) -> bool {
+    let shortest_us = state.shortest_us.unwrap_or(0);
+    let least_us = shortest_us.saturating_add(measured.help_us) as f64;
+    let gains_from_us = measured.launch_us as f64 * f64::from(1.0 - params.gain_min);
+    measured.help_us > 0 && least_us > gains_from_us && is_unclear(state, params)
 }
 
 /// What helped launches and those held out say together.

@@ -10,6 +10,9 @@ use crate::identity::FileId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Launches in which each window is left out once ([`LaunchSequence::for_turn`]).
+pub const TURNS: u64 = 2;
+
 /// A file of a launch sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceFile {
@@ -87,7 +90,7 @@ impl LaunchSequence {
         self.reads.iter().any(|r| !r.is_certain)
     }
 
-    /// The sequence without every second window of the pages of which it is not known whether launches use them, in
+    /// The sequence without every [`TURNS`]-th window of the pages of which it is not known whether launches use them, in
     /// turns: an access to one that is not there shows.
     pub fn for_turn(&self, turn: u32) -> LaunchSequence {
         let mut reads = Vec::with_capacity(self.reads.len());
@@ -100,7 +103,7 @@ impl LaunchSequence {
             while page < read.extent.end() {
                 let window = page / WINDOW_PAGES;
                 let end = read.extent.end().min((window + 1) * WINDOW_PAGES);
-                if (window + u64::from(turn)).is_multiple_of(2) {
+                if !(window + u64::from(turn)).is_multiple_of(TURNS) {
                     reads.push(SequenceRead {
                         extent: Extent::between(page, end),
                         address_bytes: read.address_bytes.filter(|_| page == read.extent.start),

@@ -64,6 +64,7 @@ pub fn finish(ended: Ended) -> LaunchResult {
         measured: MeasuredLaunch {
             began_ns: track.launch.began_wall_ns,
             launch_us: ended.launch_us,
+            help_us: 0,
             end,
             recording_us: ended.recording_us,
             device_pages: 0,
@@ -80,7 +81,8 @@ pub fn finish(ended: Ended) -> LaunchResult {
         result.measured.stale_files = stale_files;
     }
     result.measured.device_pages = pages;
-    if let (Some(seen), Some(place)) = (track.seen.take(), &track.place) {
+    let whole = track.seen.take().filter(|_| track.is_whole);
+    if let (Some(seen), Some(place)) = (whole, &track.place) {
         let began = monotonic_ns();
         let (recording, unresolved_pages) = recording(seen, place, end);
         let map: BlockMap = block_map(&recording, place);

@@ -1,6 +1,6 @@
 //! The thread that follows launches: it sleeps until one begins or ends, a ring is half full, or a deadline passes.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::launch::finish::{Ended, finish};
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
@@ -11,7 +11,7 @@ use crate::launch::{Launch, LaunchResult};
 use crate::mailbox::{Closed, Inbox, Mailbox};
 use crate::observe::opens::Opening;
 use crate::params::{EngineParams, ObserveParams};
-use prepage_core::launch::recording::{LaunchEnd, Source, deadline};
+use prepage_core::launch::recording::{LaunchEnd, deadline};
 use prepage_core::machine::Nanos;
 use prepage_core::params::launch::LaunchParams;
 use prepage_kernel::Process;
@@ -48,13 +48,24 @@ pub struct Begun {
     pub place: Option<Arc<Place>>,
     /// What is fetched for it.
     pub prefetch: Option<Arc<Prefetch>>,
-    /// Whether it is recorded.
-    pub is_recorded: bool,
+    /// How it is recorded.
+    pub recorded: Recorded,
     /// Its path calls, if they are traced.
     pub profile: Option<PathProfile>,
 }
 
-/// The rings, as the thread opened them.
+/// How a launch is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Not at all.
+    No,
+    /// From its beginning: the rings are on.
+    Whole,
+    /// From when the rings are open: what the device read for it is known then, nothing else.
+    Late,
+}
+
+/// The rings, as they were opened.
 #[derive(Debug, Default)]
 pub struct Opened {
     /// Turns them on; `None` where there are none.
@@ -63,8 +74,9 @@ pub struct Opened {
     pub warnings: Vec<String>,
 }
 
-/// Creates the thread. Told to, it opens the rings: that takes one or two milliseconds, and whoever prefetches need not wait
-/// for it. `opened` gets what came of it. Without rings, launches are not recorded.
+/// Creates the thread. Told to, it has the rings opened: that takes one or two milliseconds, or a tenth of a second, and
+/// neither who prefetches nor who is to see launches end waits for it. `opened` gets what came of it. Without rings,
+/// launches are not recorded.
 ///
 /// # Errors
 /// [`crate::Error::Thread`] where it cannot be created.
@@ -79,6 +91,7 @@ pub fn start(
         let thread = Thread {
             rings: None,
             cpus,
+            opening: None,
             opened,
             opening_ns: 0,
             tracks: BTreeMap::new(),
@@ -97,9 +110,14 @@ fn open(cpus: &[usize], params: &ObserveParams) -> Result<(Rings, Arc<Gate>)> {
     Ok((rings, gate))
 }
 
+/// What came of opening the rings, and the CPU time that it took, in nanoseconds.
+type Answer = (Result<(Rings, Arc<Gate>)>, u64);
+
 struct Thread {
     rings: Option<(Rings, Arc<Gate>)>,
     cpus: Vec<usize>,
+    /// The thread that opens them, until it answers.
+    opening: Option<Mailbox<(), Answer>>,
     opened: SyncSender<Opened>,
     /// CPU time of opening the rings that no launch was charged for yet.
     opening_ns: u64,
@@ -138,6 +156,7 @@ impl Thread {
         if !self.obey() {
             return false;
         }
+        self.take_rings();
         let settled = std::mem::take(&mut self.settled);
         let now = monotonic_ns();
         let ended = |(&id, (track, _)): (&u64, &(Track, _))| track.is_left().then_some(id);
@@ -166,6 +185,7 @@ impl Thread {
     fn wait(&self) {
         let input = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut fds = vec![input(self.inbox.fd())];
+        fds.extend(self.opening.iter().map(|opening| input(opening.done_fd())));
         let awaited = self.tracks.values().filter_map(|(t, _)| t.awaited.as_ref());
         fds.extend(awaited.map(|process| input(process.pidfd())));
         if let (Some((rings, _)), true) = (&self.rings, self.is_recording()) {
@@ -204,35 +224,66 @@ impl Thread {
         }
     }
 
+    /// Has the rings opened. Not by this thread: while others are closed, that takes a tenth of a second, in which launches
+    /// end.
     fn open(&mut self) {
-        let before = sched::thread_cpu_time_ns();
-        let mut opened = Opened::default();
-        match open(&self.cpus, &self.observe) {
-            Ok((rings, gate)) => {
-                opened.gate = Some(Arc::clone(&gate));
-                self.rings = Some((rings, gate));
-            }
-            Err(error) => opened
-                .warnings
-                .push(format!("{error}; launches are not learned")),
+        let (cpus, observe) = (self.cpus.clone(), self.observe.clone());
+        let opening = Mailbox::start("prepage-rings", move |inbox: Inbox<(), Answer>| {
+            let opened = open(&cpus, &observe);
+            inbox.outbox().send((opened, sched::thread_cpu_time_ns()));
+        });
+        match opening {
+            Ok(opening) => self.opening = Some(opening),
+            Err(error) => self.announce(None, Some(error)),
         }
-        self.opening_ns = sched::thread_cpu_time_ns().saturating_sub(before);
+    }
+
+    /// Takes the rings, once they are open, and records what has waited for them.
+    fn take_rings(&mut self) {
+        let answer = self.opening.as_ref().map(Mailbox::results);
+        let Some((opened, cpu_ns)) = answer.into_iter().flatten().next() else {
+            return;
+        };
+        self.opening = None;
+        self.opening_ns = cpu_ns;
+        let (rings, gate) = match opened {
+            Ok((rings, gate)) => (rings, gate),
+            Err(error) => return self.announce(None, Some(error)),
+        };
+        let source = rings.source();
+        for (track, _) in self.tracks.values_mut().filter(|(t, _)| t.awaits_rings) {
+            gate.enter();
+            track.seen = Some(Seen::new(&track.launch, source, None));
+            track.look_us = deadline(0, &self.params).0;
+        }
+        self.rings = Some((rings, Arc::clone(&gate)));
+        self.announce(Some(gate), None);
+    }
+
+    /// Says what came of opening the rings.
+    fn announce(&self, gate: Option<Arc<Gate>>, error: Option<Error>) {
+        let warning = error.map(|error| format!("{error}; launches are not learned"));
         // Nobody may want to know any more.
-        let _ = self.opened.send(opened);
+        let _ = self.opened.send(Opened {
+            gate,
+            warnings: warning.into_iter().collect(),
+        });
     }
 
     fn begin(&mut self, begun: Begun) {
         let launch = begun.launch;
-        let source = self
+        let rings = self
             .rings
             .as_ref()
-            .map(|(rings, _)| match rings.reports_access() {
-                true => Source::Accesses,
-                false => Source::Insertions,
-            });
-        let seen = source
-            .filter(|_| begun.is_recorded)
-            .map(|source| Seen::new(&launch, source, begun.profile));
+            .map(|(rings, gate)| (rings.source(), gate));
+        let seen = match (begun.recorded, rings) {
+            (Recorded::Whole, Some((source, _))) => Some(Seen::new(&launch, source, begun.profile)),
+            (Recorded::Late, Some((source, gate))) => {
+                gate.enter();
+                Some(Seen::new(&launch, source, None))
+            }
+            (Recorded::No, _) | (_, None) => None,
+        };
         let idle_us = deadline(0, &self.params).0;
         let track = Track {
             awaited: Process::open(launch.root_pid).ok(),
@@ -242,6 +293,8 @@ impl Thread {
                 // Nobody sees when it is idle.
                 None => self.params.t_timeout_ms * 1_000,
             },
+            awaits_rings: begun.recorded == Recorded::Late && seen.is_none(),
+            is_whole: begun.recorded == Recorded::Whole,
             seen,
             cpu_ns: sched::thread_cpu_time_ns(),
             launch,

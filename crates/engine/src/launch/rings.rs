@@ -7,6 +7,7 @@ use crate::observe::files::InodeKey;
 use crate::observe::opens::{Opening, Opens};
 use crate::params::ObserveParams;
 use prepage_core::extent::Extent;
+use prepage_core::launch::recording::Source;
 use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockEvent, BlockKind, BlockTrace};
 use prepage_kernel::filemap::{FaultAddresses, Filemap, FilemapKind};
@@ -134,9 +135,12 @@ impl Rings {
         })
     }
 
-    /// Whether the kernel reports accesses, and not only insertions.
-    pub fn reports_access(&self) -> bool {
-        self.filemap.reports_access()
+    /// Whether the kernel reports accesses, or only insertions.
+    pub fn source(&self) -> Source {
+        match self.filemap.reports_access() {
+            true => Source::Accesses,
+            false => Source::Insertions,
+        }
     }
 
     /// Descriptors that become readable when a ring is half full.

@@ -42,6 +42,10 @@ pub struct Track {
     pub awaited: Option<Process>,
     /// What it showed, while it is recorded.
     pub seen: Option<Seen>,
+    /// Whether that is all of it, from its beginning.
+    pub is_whole: bool,
+    /// Whether it is recorded as soon as the rings are open.
+    pub awaits_rings: bool,
     /// When the next look is due whether it is over, in microseconds since it began.
     pub look_us: u64,
     /// CPU time of the recording thread when it began, in nanoseconds.

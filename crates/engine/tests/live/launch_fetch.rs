@@ -57,6 +57,40 @@ fn a_prefetch_does_not_wait_for_the_rings() {
 }
 
 #[test]
+fn a_launch_held_out_waits_for_no_rings_and_shows_what_the_device_reads() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let file = directory.file("file", 64);
+    drop_cache(&file);
+    let (engine, params) = (EngineParams::default(), LaunchParams::default());
+    let capacities = capacities().expect("cores");
+    let launches = Launches::start_on(&engine, &params, &capacities).expect("start");
+    let mut child = Child::spawn(1);
+    let held_out = Decision {
+        is_held_out: true,
+        ..recorded()
+    };
+    let is_recorded = launches.begin(Launch {
+        rings_wait_max: Duration::ZERO,
+        ..launch(1, child.pid(), held_out)
+    });
+    assert!(!is_recorded, "the rings cannot be open yet");
+    assert!(launches.can_record(), "{:?}", launches.warnings());
+    let rig = LaunchRig { launches };
+    // That this one is over says that the first is being recorded.
+    let mut gone = Child::spawn(1);
+    let gone_pid = gone.pid();
+    gone.kill();
+    rig.begin(2, gone_pid, Decision::default());
+    assert_eq!(rig.result().id, 2);
+    child.tell_file("readfile", &file, 0, 64);
+    rig.launches.settled(1);
+    let result = rig.result();
+    assert!(result.recording.is_none(), "it misses the beginning");
+    assert_eq!(result.measured.help, Help::HeldOut);
+    assert!(result.measured.device_pages >= 64, "{:?}", result.measured);
+}
+
+#[test]
 fn a_replay_brings_exactly_the_planned_pages_in_order() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
     let files: Vec<PathBuf> = (0..4)

@@ -1,7 +1,7 @@
 //! A launch without a service: a process is split off that prefetches and records beside the command, and keeps what
 //! was learned once the launch is over. It holds nothing that the command inherits.
 
-use super::own_cost::{Moments, charged_us};
+use super::own_cost::{Moments, charge};
 use super::{Asked, append_record, configuration, execute, words};
 use crate::config::Config;
 use crate::launch::decide::{Circumstances, Decided};
@@ -121,6 +121,16 @@ fn speaker() -> Option<File> {
     Some(File::from(fd))
 }
 
+/// A launch that has begun.
+struct Begun {
+    /// What helps or observes it.
+    launches: Launches,
+    /// When the command was executed.
+    executed: Nanos,
+    /// Whether a recording misses its beginning.
+    is_late: bool,
+}
+
 /// One launch, in the process that was split off.
 #[derive(Debug)]
 struct Alone {
@@ -187,10 +197,11 @@ impl Alone {
             decision: decided.decision.clone(),
             sequence: Arc::new(decided.state.sequence.clone()),
             traces_paths: decided.decision.profiles_paths,
-            // A launch that is helped is not held up to be recorded.
-            rings_wait_max: match decided.decision.prefetch {
-                Some(_) => HELPED_RINGS_WAIT_MAX,
-                None => HOLD_MORE_MAX,
+            // A launch that is helped is not held up for long to be recorded, one that is held out not at all.
+            rings_wait_max: match &decided.decision {
+                decision if decision.is_held_out => Duration::ZERO,
+                decision if decision.prefetch.is_some() => HELPED_RINGS_WAIT_MAX,
+                _ => HOLD_MORE_MAX,
             },
         }
     }
@@ -249,40 +260,20 @@ impl Alone {
         if !decided.does_something() && self.asked.arguments.report.is_none() {
             return self.say(words::decision(&self.asked.app, &decided));
         }
-        if decided.decision.prefetch.is_none() || decided.decision.records {
-            detached.ask_for_more_time();
-        }
-        self.say(words::decision(&self.asked.app, &decided));
-        let Some(launches) = launches() else {
-            return;
-        };
         let launch = self.launch(detached.original_pid(), &decided);
         let began = launch.began;
-        let is_recorded = launches.begin(launch);
-        let plan = decided.decision.prefetch.as_ref();
-        if plan.is_some_and(|plan| plan.start == LaunchStart::Before) {
-            let until = Instant::now() + PREFETCH_MAX;
-            detached.ask_for_more_time();
-            while !launches.wait_prefetched(ID, SIGN_INTERVAL) && Instant::now() < until {
-                detached.ask_for_more_time();
-            }
-        }
-        let early = detached.wait_exec(Duration::ZERO).ok();
-        detached.release();
-        // It gave up waiting for us: a recording misses its beginning.
-        let is_late = early == Some(Launched::Yes);
-        let launched = match early {
-            Some(Launched::TimedOut) => detached.wait_exec(EXEC_MAX).ok(),
-            early => early,
+        let begun = match decided.decision.is_held_out {
+            true => self.begin_beside(detached, launch, &decided, launches),
+            false => self.begin_before(detached, launch, &decided, launches),
         };
-        if launched != Some(Launched::Yes) {
-            return self.say("the command was not executed: nothing is learned");
-        }
-        let executed = monotonic_ns();
-        if decided.decision.records && !is_recorded {
-            self.say("not recorded: what reports accesses was not to be had in time");
-            launches.warnings().iter().for_each(|w| self.say(w));
-        }
+        let Some(Begun {
+            launches,
+            executed,
+            is_late,
+        }) = begun
+        else {
+            return;
+        };
         let longest = Duration::from_millis(circumstances.params.t_timeout_ms) + RESULT_MARGIN;
         let Some(mut result) = wait_for_result(&launches, longest) else {
             return self.say("the launch's end was not seen: nothing is learned");
@@ -299,13 +290,83 @@ impl Alone {
             began,
             executed,
         };
-        result.measured.launch_us = charged_us(&result.measured, &moments);
+        charge(&mut result.measured, &moments);
         let learns = monotonic_ns();
         self.keep(&circumstances, &result);
         if result.recording.is_some() {
             record.after.learned_us = (monotonic_ns() - learns) / 1_000;
         }
         self.report(&record);
+    }
+
+    /// Begins a launch that is held out. The command waits for nothing: it is to take as long as if it was left alone.
+    fn begin_beside(
+        &self,
+        detached: &Detached,
+        launch: Launch,
+        decided: &Decided,
+        launches: impl FnOnce() -> Option<Launches>,
+    ) -> Option<Begun> {
+        let executed = self.let_go(detached, Some(Launched::TimedOut))?;
+        self.say(words::decision(&self.asked.app, decided));
+        let launches = launches()?;
+        launches.begin(launch);
+        Some(Begun {
+            launches,
+            executed,
+            is_late: true,
+        })
+    }
+
+    /// Begins a launch, and has the command wait until its prefetch is under way, and what records it.
+    fn begin_before(
+        &self,
+        detached: &Detached,
+        launch: Launch,
+        decided: &Decided,
+        launches: impl FnOnce() -> Option<Launches>,
+    ) -> Option<Begun> {
+        let plan = decided.decision.prefetch.as_ref();
+        if plan.is_none() || decided.decision.records {
+            detached.ask_for_more_time();
+        }
+        self.say(words::decision(&self.asked.app, decided));
+        let launches = launches()?;
+        let is_recorded = launches.begin(launch);
+        if plan.is_some_and(|plan| plan.start == LaunchStart::Before) {
+            let until = Instant::now() + PREFETCH_MAX;
+            detached.ask_for_more_time();
+            while !launches.wait_prefetched(ID, SIGN_INTERVAL) && Instant::now() < until {
+                detached.ask_for_more_time();
+            }
+        }
+        // Where the command gave up waiting, a recording misses its beginning.
+        let early = detached.wait_exec(Duration::ZERO).ok();
+        let is_late = early == Some(Launched::Yes);
+        let executed = self.let_go(detached, early)?;
+        if decided.decision.records && !is_recorded {
+            self.say("not recorded: what reports accesses was not to be had in time");
+            launches.warnings().iter().for_each(|w| self.say(w));
+        }
+        Some(Begun {
+            launches,
+            executed,
+            is_late,
+        })
+    }
+
+    /// Lets the command go, of which `early` is known. Returns when it was executed.
+    fn let_go(&self, detached: &Detached, early: Option<Launched>) -> Option<Nanos> {
+        detached.release();
+        let launched = match early {
+            Some(Launched::TimedOut) => detached.wait_exec(EXEC_MAX).ok(),
+            early => early,
+        };
+        if launched != Some(Launched::Yes) {
+            self.say("the command was not executed: nothing is learned");
+            return None;
+        }
+        Some(monotonic_ns())
     }
 
     /// Takes one of the places of those who record. Without one the launch is not recorded.

@@ -17,10 +17,10 @@ pub struct Moments {
     pub executed: Nanos,
 }
 
-/// How long a launch counts, in microseconds, where helped ones and those held out are compared: as long as it is with help,
-/// all of prepage's own time included, or as long as it were if the application was left alone. To be held out costs a launch
-/// nearly as much of that time as to be helped: compared as they are, the two would not show it.
-pub fn charged_us(measured: &MeasuredLaunch, moments: &Moments) -> u64 {
+/// Charges a launch with prepage's own time: a helped one with all of it, one held out with as much as an application has that
+/// is left alone, any other with none. To be held out or recorded costs a launch some of that time as well: compared as they
+/// are, helped launches and those held out would not show it.
+pub fn charge(measured: &mut MeasuredLaunch, moments: &Moments) {
     let Moments {
         asked,
         not_left_alone,
@@ -28,13 +28,13 @@ pub fn charged_us(measured: &MeasuredLaunch, moments: &Moments) -> u64 {
         executed,
     } = *moments;
     let us = |from: Nanos, to: Nanos| to.saturating_sub(from) / 1_000;
-    match measured.help {
+    measured.help_us = us(asked, executed);
+    let alone_us = measured.launch_us.saturating_sub(us(began, executed));
+    measured.launch_us = match measured.help {
         Help::Helped => measured.launch_us + us(asked, began),
-        Help::HeldOut => {
-            (measured.launch_us + us(asked, not_left_alone)).saturating_sub(us(began, executed))
-        }
-        Help::None => measured.launch_us,
-    }
+        Help::HeldOut => alone_us + us(asked, not_left_alone),
+        Help::None => alone_us,
+    };
 }
 
 #[cfg(test)]
@@ -51,19 +51,21 @@ mod tests {
             executed: 5_000_000,
         };
         let charged = |help| {
-            let measured = MeasuredLaunch {
+            let mut measured = MeasuredLaunch {
                 began_ns: 0,
                 launch_us: 10_000,
+                help_us: 0,
                 end: LaunchEnd::Exit,
                 recording_us: 0,
                 device_pages: 0,
                 help,
                 stale_files: Vec::new(),
             };
-            charged_us(&measured, &moments)
+            charge(&mut measured, &moments);
+            (measured.launch_us, measured.help_us)
         };
-        assert_eq!(charged(Help::Helped), 13_000);
-        assert_eq!(charged(Help::HeldOut), 9_400);
-        assert_eq!(charged(Help::None), 10_000);
+        assert_eq!(charged(Help::Helped), (13_000, 4_000));
+        assert_eq!(charged(Help::HeldOut), (9_400, 4_000));
+        assert_eq!(charged(Help::None), (9_000, 4_000));
     }
 }
