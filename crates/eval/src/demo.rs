@@ -81,11 +81,16 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
 /// A program that shows a window and two that do their work and exit, cold, helped and warm.
 fn measure_launches(options: &DemoOptions) -> Result<PathBuf> {
     const RUNS: u32 = 6;
+    // Not all that could be learned: in the time that the demo has.
+    const LEARNING_MAX: u32 = 14;
     eprintln!("== launches ==");
     let out = options.out.join("launches.jsonl");
     let scenarios = vec![Scenario::Cold, Scenario::Warm, Scenario::Fast];
     launch::run(&LaunchOptions {
-        parameters: LaunchParameters::of(scenarios, RUNS, options.seed),
+        parameters: LaunchParameters {
+            learning_max: LEARNING_MAX,
+            ..LaunchParameters::of(scenarios, RUNS, options.seed)
+        },
         programs: ["chromium", "python3", "git"].map(String::from).into(),
         command: Vec::new(),
         installs: false,

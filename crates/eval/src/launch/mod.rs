@@ -62,6 +62,7 @@ impl Parameters {
             runs,
             seed,
             learn: record::Learn::Cold,
+            learning_max: record::learning_max(),
             throttle: None,
             simultaneous: Vec::new(),
             timelines: 0,

@@ -58,6 +58,9 @@ pub struct Parameters {
     pub seed: u64,
     /// What the cache holds when prepage learns.
     pub learn: Learn,
+    /// Launches from which prepage may learn a program, at most.
+    #[serde(default = "learning_max")]
+    pub learning_max: u32,
     /// The limits of the disk, where it was made slower.
     pub throttle: Option<Throttle>,
     /// How many programs are launched at once, one after the other.
@@ -71,6 +74,12 @@ pub struct Parameters {
     pub quiet_ms: u64,
     /// No launch is watched for longer.
     pub cap_ms: u64,
+}
+
+/// What is enough for all that prepage learns: N_rawseq of the paper is 2, those of a short program are its trial, up to 8 held
+/// out and as many helped, and up to 16 cold ones after that refine the sequence.
+pub fn learning_max() -> u32 {
+    36
 }
 
 /// What the page cache holds when prepage learns.
@@ -350,6 +359,7 @@ pub(crate) mod tests {
                 runs: 10,
                 seed: 7,
                 learn: Learn::Cold,
+                learning_max: learning_max(),
                 throttle: None,
                 simultaneous: Vec::new(),
                 timelines: 0,

@@ -21,9 +21,6 @@ use crate::restore::Restorer;
 use prepage_core::launch::manager::{LaunchState, Phase, is_refining, is_unclear};
 use prepage_core::params::launch::LaunchParams;
 
-/// Launches from which prepage may learn a program: N_rawseq of the paper is 2, those of a short program are its trial, up to
-/// 8 held out and as many helped, and up to 16 cold ones after that refine the sequence.
-const LEARNING_LAUNCHES_MAX: u32 = 36;
 /// Warm launches of which the first accesses are recorded.
 const RECORDED_LAUNCHES: u32 = 5;
 /// Launches after which prepage must have decided for the first time.
@@ -247,7 +244,7 @@ fn learn(
     let is_cold = parameters.learn == Learn::Cold;
     let mut known = Known::default();
     let (mut learned, mut is_enough) = (None, false);
-    for block in 0..LEARNING_LAUNCHES_MAX {
+    for block in 0..parameters.learning_max {
         let slot = learning_slot(&program, block);
         let mut launch = match sample::learn(bench, parameters, &program, &slot, is_cold)? {
             Ok(launch) => launch,
