@@ -13,6 +13,7 @@ use crate::study::text::{
     comparison_rows, cost_rows, interval, mode_rows, percent, setting_words, share_rows,
 };
 use crate::study::{Studies, Study};
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -27,10 +28,14 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
          mode or scenario once, in random order. What is estimated and has no interval is not shown; what stands without one \
          was counted, or is the most that was seen.</p>\n"
     );
-    let of_chapters = chapters.iter().filter_map(|chapter| {
+    // What was measured of most applications first: it is what the others vary.
+    let mut chapters: Vec<&Chapter> = chapters.iter().collect();
+    chapters.sort_by_key(|chapter| Reverse(chapter.studies.apps.len()));
+    let of_chapters = chapters.into_iter().filter_map(|chapter| {
         let title = chapter_title(&chapter.studies)?;
-        let section = chapter_section(&title, chapter);
-        Some((title, section))
+        let factors = chapter_factors(&chapter.studies)?;
+        let section = chapter_section(&title, &factors, chapter);
+        Some((format!("{title}; {factors}"), section))
     });
     let of_launches = launches.iter().map(|study| {
         (
@@ -88,15 +93,18 @@ fn chapter_title(studies: &Studies) -> Option<String> {
     Some(format!("{of}: {setting}"))
 }
 
+/// Swap, disk and mTHP of a record.
+fn chapter_factors(studies: &Studies) -> Option<String> {
+    let run = &studies.apps.first()?.run;
+    let factors = factors_line(&run.machine, run.parameters.factors.throttle);
+    Some(escape(&factors))
+}
+
 /// One record: what all applications come to, the paper's figures, then each application by itself, folded where there are
 /// several.
-fn chapter_section(title: &str, chapter: &Chapter) -> String {
+fn chapter_section(title: &str, factors: &str, chapter: &Chapter) -> String {
     let studies = &chapter.studies;
-    let mut out = format!("<section><h2>{title}</h2>\n");
-    if let Some(study) = studies.apps.first() {
-        let factors = factors_line(&study.run.machine, study.run.parameters.factors.throttle);
-        let _ = writeln!(out, "<p>{}</p>", escape(&factors));
-    }
+    let mut out = format!("<section><h2>{title}</h2>\n<p>{factors}</p>\n");
     out += &overall::key_numbers(studies);
     if let [only] = studies.apps.as_slice() {
         out += &key_numbers(only);
