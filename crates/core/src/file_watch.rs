@@ -4,8 +4,8 @@
 //! from them costs milliseconds of CPU after the switch. What an application uses of its files differs little from one
 //! switch to the next once it is known; so it is looked at in one switch of several then, and in every one where what was
 //! planned and what was used differ. That a file was updated says nothing: applications write files of their own all the
-//! time. (Anonymous pages are observed in every switch: their use changes faster, and a demand
-//! fault is all that is recorded of it.)
+//! time. (Anonymous pages are observed in every switch: their use changes faster, and a demand fault is all that is recorded
+//! of it.)
 
 use crate::outcome::Outcome;
 
@@ -29,8 +29,8 @@ impl FileWatch {
         is_due
     }
 
-    /// What a switch showed for which file pages were fetched. At most `interval_max` switches lie between two that are
-    /// observed.
+    /// What a switch showed for which file pages were fetched. Of `interval_max` switches on end one is observed at
+    /// least.
     pub fn learn(&mut self, outcome: &Outcome, interval_max: u8) {
         let is_foreseen = outcome.used >= FORESEEN_MIN * (outcome.missed + outcome.unused);
         let longer = self.interval.saturating_mul(2);

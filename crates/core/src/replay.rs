@@ -244,10 +244,10 @@ impl Simulation {
         let plan = collected.as_ref().map(|(_, plan, _)| Arc::clone(plan));
         if let Some((switch, plan, known)) = collected {
             let fetching = fetching.unwrap_or(Mode::Observe);
-            let mut seen = observe(recorded, &plan, fetching, &known);
-            if !files_observed {
-                (seen.files, seen.files_observed) = (BTreeMap::new(), false);
-            }
+            let seen = match files_observed {
+                true => observe(recorded, &plan, fetching, &known),
+                false => observe_anon_pages(recorded, &plan, fetching, &known),
+            };
             self.step(Event::Observed {
                 app: recorded.app.clone(),
                 switch,
@@ -318,6 +318,20 @@ impl Simulation {
 /// What the real executor would have observed of a switch in which it fetched `plan` in `mode` and is asked for the
 /// use of `known`. Fetches win every race: a planned page never faults.
 pub fn observe(recorded: &RecordedSwitch, plan: &Plan, mode: Mode, known: &Known) -> Observation {
+    Observation {
+        files: observe_files(recorded, plan, mode),
+        files_observed: true,
+        ..observe_anon_pages(recorded, plan, mode, known)
+    }
+}
+
+/// The same of a switch whose file accesses were not observed.
+fn observe_anon_pages(
+    recorded: &RecordedSwitch,
+    plan: &Plan,
+    mode: Mode,
+    known: &Known,
+) -> Observation {
     let planned: BTreeMap<_, _> = plan.anon.iter().map(|(i, targets)| (*i, targets)).collect();
     let recorded_anon: BTreeMap<_, _> = recorded.anon.iter().map(|r| (r.instance, r)).collect();
     let nothing = AnonTargets::default();
@@ -331,8 +345,6 @@ pub fn observe(recorded: &RecordedSwitch, plan: &Plan, mode: Mode, known: &Known
     });
     Observation {
         anon: anon.collect(),
-        files: observe_files(recorded, plan, mode),
-        files_observed: true,
         ..Observation::default()
     }
 }

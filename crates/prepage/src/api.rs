@@ -768,13 +768,15 @@ mod tests {
         }
     }
 
+    fn set(method: &str, parameter: &str, word: &str) -> Result<Call, ApiError> {
+        call(&format!(
+            r#"{{"method":"{INTERFACE}.{method}","parameters":{{"{parameter}":"{word}"}}}}"#
+        ))
+    }
+
     #[test]
     fn a_core_policy_is_read_by_its_word_and_by_no_other() {
-        let set = |word: &str| {
-            call(&format!(
-                r#"{{"method":"{INTERFACE}.SetCorePolicy","parameters":{{"core_policy":"{word}"}}}}"#
-            ))
-        };
+        let set = |word| set("SetCorePolicy", "core_policy", word);
         for core_policy in CorePolicy::ALL {
             let parameters = CorePolicyParameters { core_policy };
             let word = core_policy.word();
@@ -786,11 +788,7 @@ mod tests {
 
     #[test]
     fn a_mode_is_read_by_its_word_and_by_no_other() {
-        let set = |word: &str| {
-            call(&format!(
-                r#"{{"method":"{INTERFACE}.SetMode","parameters":{{"mode":"{word}"}}}}"#
-            ))
-        };
+        let set = |word| set("SetMode", "mode", word);
         for mode in Mode::ALL {
             let word = mode.word();
             assert_eq!(set(word), Ok(Call::SetMode(ModeParameters { mode })));

@@ -9,7 +9,7 @@ use prepage_core::identity::{FileId, Instance};
 use prepage_core::machine::{Event, Nanos};
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
-use prepage_kernel::cgroup::Cgroup;
+use prepage_kernel::cgroup::{self, Cgroup};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
 use std::collections::{BTreeMap, BTreeSet};
@@ -478,16 +478,19 @@ impl Headroom {
         };
         // A group that is gone limits nobody.
         let of_group = |group: &Cgroup| group.memory_headroom().ok()?;
-        let found = groups.iter().filter_map(of_group);
-        let (free, all) = found.fold((u64::MAX, u64::MAX), |(free, all), headroom| {
-            (
-                free.min(pages(headroom.free_bytes)),
-                all.min(pages(headroom.bytes)),
-            )
-        });
-        Self {
-            pages: all.into(),
-            reclaims_below_pages: all - free.min(all),
+        let least = groups
+            .iter()
+            .filter_map(of_group)
+            .reduce(cgroup::Headroom::and);
+        match least {
+            Some(least) => Self {
+                pages: pages(least.bytes).into(),
+                reclaims_below_pages: pages(least.bytes) - pages(least.free_bytes),
+            },
+            None => Self {
+                pages: u64::MAX.into(),
+                reclaims_below_pages: 0,
+            },
         }
     }
 }

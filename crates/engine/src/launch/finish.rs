@@ -4,7 +4,7 @@
 use crate::launch::block_map::block_map;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
-use crate::launch::track::{Seen, Track};
+use crate::launch::track::{Recorded, Seen, Track};
 use crate::launch::{LaunchResult, MeasuredLaunch};
 use crate::observe::file_pages::cached;
 use crate::observe::files::InodeKey;
@@ -81,7 +81,10 @@ pub fn finish(ended: Ended) -> LaunchResult {
         result.measured.stale_files = stale_files;
     }
     result.measured.device_pages = pages;
-    let whole = track.seen.take().filter(|_| track.is_whole);
+    let whole = track
+        .seen
+        .take()
+        .filter(|_| track.recorded == Recorded::Whole);
     if let (Some(seen), Some(place)) = (whole, &track.place) {
         let began = monotonic_ns();
         let (recording, unresolved_pages) = recording(seen, place, end);

@@ -6,7 +6,7 @@ use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::rings::{Batch, Gate, Rings};
-use crate::launch::track::{Seen, Track};
+use crate::launch::track::{Recorded, Seen, Track};
 use crate::launch::{Launch, LaunchResult};
 use crate::mailbox::{Closed, Inbox, Mailbox};
 use crate::observe::opens::Opening;
@@ -52,17 +52,6 @@ pub struct Begun {
     pub recorded: Recorded,
     /// Its path calls, if they are traced.
     pub profile: Option<PathProfile>,
-}
-
-/// How a launch is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
-    /// Not at all.
-    No,
-    /// From its beginning: the rings are on.
-    Whole,
-    /// From when the rings are open: what the device read for it is known then, nothing else.
-    Late,
 }
 
 /// The rings, as they were opened.
@@ -250,14 +239,22 @@ impl Thread {
             Ok((rings, gate)) => (rings, gate),
             Err(error) => return self.announce(None, Some(error)),
         };
-        let source = rings.source();
-        for (track, _) in self.tracks.values_mut().filter(|(t, _)| t.awaits_rings) {
+        self.rings = Some((rings, Arc::clone(&gate)));
+        self.record_late();
+        self.announce(Some(gate), None);
+    }
+
+    /// Records the launches that wait for the rings, where these are open.
+    fn record_late(&mut self) {
+        let Some((rings, gate)) = &self.rings else {
+            return;
+        };
+        let tracks = self.tracks.values_mut().map(|(track, _)| track);
+        for track in tracks.filter(|track| track.awaits_rings()) {
             gate.enter();
-            track.seen = Some(Seen::new(&track.launch, source, None));
+            track.seen = Some(Seen::new(&track.launch, rings.source(), None));
             track.look_us = deadline(0, &self.params).0;
         }
-        self.rings = Some((rings, Arc::clone(&gate)));
-        self.announce(Some(gate), None);
     }
 
     /// Says what came of opening the rings.
@@ -272,18 +269,10 @@ impl Thread {
 
     fn begin(&mut self, begun: Begun) {
         let launch = begun.launch;
-        let rings = self
-            .rings
-            .as_ref()
-            .map(|(rings, gate)| (rings.source(), gate));
-        let seen = match (begun.recorded, rings) {
-            (Recorded::Whole, Some((source, _))) => Some(Seen::new(&launch, source, begun.profile)),
-            (Recorded::Late, Some((source, gate))) => {
-                gate.enter();
-                Some(Seen::new(&launch, source, None))
-            }
-            (Recorded::No, _) | (_, None) => None,
-        };
+        let rings = self.rings.as_ref().map(|(rings, _)| rings);
+        let seen = rings
+            .filter(|_| begun.recorded == Recorded::Whole)
+            .map(|rings| Seen::new(&launch, rings.source(), begun.profile));
         let idle_us = deadline(0, &self.params).0;
         let track = Track {
             awaited: Process::open(launch.root_pid).ok(),
@@ -293,13 +282,13 @@ impl Thread {
                 // Nobody sees when it is idle.
                 None => self.params.t_timeout_ms * 1_000,
             },
-            awaits_rings: begun.recorded == Recorded::Late && seen.is_none(),
-            is_whole: begun.recorded == Recorded::Whole,
+            recorded: begun.recorded,
             seen,
             cpu_ns: sched::thread_cpu_time_ns(),
             launch,
         };
         self.tracks.insert(track.launch.id, (track, begun.prefetch));
+        self.record_late();
     }
 
     /// Ends a launch whose awaited process has ended, unless another of its tree lives.
@@ -390,6 +379,11 @@ impl Track {
 
     fn look_at(&self) -> Nanos {
         self.at(self.look_us)
+    }
+
+    /// Whether it is recorded as soon as the rings are open.
+    fn awaits_rings(&self) -> bool {
+        self.recorded == Recorded::Late && self.seen.is_none()
     }
 
     /// Whether the process whose end is waited for has ended.

@@ -31,6 +31,17 @@ const PATH_BYTES_MAX: usize = 1_024;
 /// Accesses taken before those that are no first ones are dropped.
 const ACCESSES_KEPT_MAX: usize = 2 * ACCESSES_MAX;
 
+/// How a launch is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Not at all.
+    No,
+    /// From its beginning: the rings are on.
+    Whole,
+    /// From when the rings are open: what the device read for it is known then, nothing else.
+    Late,
+}
+
 /// A launch under way.
 #[derive(Debug)]
 pub struct Track {
@@ -42,10 +53,8 @@ pub struct Track {
     pub awaited: Option<Process>,
     /// What it showed, while it is recorded.
     pub seen: Option<Seen>,
-    /// Whether that is all of it, from its beginning.
-    pub is_whole: bool,
-    /// Whether it is recorded as soon as the rings are open.
-    pub awaits_rings: bool,
+    /// How that is recorded.
+    pub recorded: Recorded,
     /// When the next look is due whether it is over, in microseconds since it began.
     pub look_us: u64,
     /// CPU time of the recording thread when it began, in nanoseconds.

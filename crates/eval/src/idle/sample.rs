@@ -6,7 +6,7 @@ use super::histogram::Histogram;
 use super::mode::IdleMode;
 use super::record::{Discarded, Parameters, Slot, Wakeup};
 use crate::attempts::STRANGERS_LOAD;
-use crate::circumstances::{load, system_counters};
+use crate::circumstances::{load, system_and_strangers_since, system_counters};
 use crate::clock::{now_ns, process_cpu_us, sleep_ms};
 use crate::error::{Context, Result};
 use crate::processes::{Counters, Reading};
@@ -268,14 +268,9 @@ impl Totals {
     }
 
     fn system_since(&self, before: &Self) -> BTreeMap<String, f64> {
-        let difference = |(name, now): (&String, &f64)| {
-            let then = before.system.get(name).unwrap_or(&0.0);
-            (name.clone(), now - then)
-        };
-        let mut system: BTreeMap<String, f64> = self.system.iter().map(difference).collect();
-        let own_ms = self.own_cpu_us.saturating_sub(before.own_cpu_us) as f64 / 1e3;
+        let own_cpu_us = self.own_cpu_us.saturating_sub(before.own_cpu_us);
+        let mut system = system_and_strangers_since(&self.system, &before.system, own_cpu_us);
         system.insert("load".into(), before.load);
-        system.insert("strangers_ms".into(), (system["busy_ms"] - own_ms).max(0.0));
         system
     }
 }

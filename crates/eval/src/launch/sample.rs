@@ -12,7 +12,7 @@ use super::programs::{Prepared, Window};
 use super::record::{CacheState, Discarded, FirstAccesses, Launch, Parameters, Preloaded, Slot};
 use super::scenario::Scenario;
 use crate::attempts::STRANGERS_LOAD;
-use crate::circumstances::{load, system_counters};
+use crate::circumstances::{load, system_and_strangers_since, system_counters};
 use crate::clock::{now_ns, process_cpu_us};
 use crate::error::Result;
 use crate::readings;
@@ -226,7 +226,6 @@ struct Watched {
     activity: Option<Activity>,
     status: Option<ExitStatus>,
     cpu_us: u64,
-    strangers_ms: f64,
     system: BTreeMap<String, f64>,
 }
 
@@ -361,22 +360,10 @@ fn leave_to_end(running: Running, status: Option<ExitStatus>) {
 }
 
 fn difference(before: &Counted, after: &Counted) -> Watched {
-    let mut system: BTreeMap<String, f64> = after
-        .system
-        .iter()
-        .map(|(name, value)| {
-            (
-                name.clone(),
-                value - before.system.get(name).unwrap_or(&0.0),
-            )
-        })
-        .collect();
     let cpu_us = after.group_us.saturating_sub(before.group_us);
     let taking_part_us =
         cpu_us + after.own_us - before.own_us + after.session_us.saturating_sub(before.session_us);
-    let busy_ms = system.get("busy_ms").copied().unwrap_or(0.0);
-    let strangers_ms = (busy_ms - taking_part_us as f64 / 1e3).max(0.0);
-    system.insert("strangers_ms".into(), strangers_ms);
+    let system = system_and_strangers_since(&after.system, &before.system, taking_part_us);
     Watched {
         t0_ns: 0,
         counted_ns: 0,
@@ -386,7 +373,6 @@ fn difference(before: &Counted, after: &Counted) -> Watched {
         activity: None,
         status: None,
         cpu_us,
-        strangers_ms,
         system,
     }
 }
@@ -402,7 +388,7 @@ fn why_unusable(
     const RESOLUTION_MS: f64 = 30.0;
     let window_ms = watched.counted_ns as f64 / 1e6 * bench.cores as f64;
     let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0 + RESOLUTION_MS;
-    if watched.strangers_ms > strangers_ms_max {
+    if watched.system["strangers_ms"] > strangers_ms_max {
         return Some(format!("{STRANGERS_LOAD}: "));
     }
     why_failed(watched, lacks_report)

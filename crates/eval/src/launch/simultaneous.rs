@@ -6,7 +6,7 @@ use super::held::{Held, Running};
 use super::order;
 use super::record::{CacheState, Key, Line, Parameters, Simultaneous, has_fetched};
 use super::scenario::Scenario;
-use crate::circumstances::system_counters;
+use crate::circumstances::{system_counters, system_since};
 use crate::error::Result;
 use crate::record::{Earlier, Writer};
 use std::collections::BTreeMap;
@@ -105,14 +105,13 @@ fn measure(
     if capped {
         running.into_iter().for_each(Running::reap);
     }
-    let difference = |(name, value): (&String, &f64)| (name.clone(), value - before[name]);
     Ok(Simultaneous {
         t0_monotonic_ns: t0_ns,
         t_end_ns,
         capped,
         state,
         helped,
-        system: after.iter().map(difference).collect(),
+        system: system_since(&after, &before),
         ..at
     })
 }

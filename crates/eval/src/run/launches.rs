@@ -5,7 +5,7 @@ use super::bench::content;
 use super::observe::{Outcome, discarded};
 use crate::apps::{App, READY_LIMIT_MS};
 use crate::attempts::{Attempts, STRANGERS_LOAD};
-use crate::circumstances::{load, system_counters};
+use crate::circumstances::{load, system_and_strangers_since, system_counters};
 use crate::clock::{now_ns, process_cpu_us};
 use crate::display::session::{Places, Session};
 use crate::error::{Error, Result};
@@ -216,13 +216,8 @@ impl Counted {
 
     /// Differences of the machine-wide counters, with what strangers used.
     fn system_since(&self, before: &Self) -> BTreeMap<String, f64> {
-        let since = |(name, now): (&String, &f64)| {
-            (name.clone(), now - before.system.get(name).unwrap_or(&0.0))
-        };
-        let mut system: BTreeMap<String, f64> = self.system.iter().map(since).collect();
-        let own_ms = self.own_cpu_us.saturating_sub(before.own_cpu_us) as f64 / 1e3;
-        system.insert("strangers_ms".into(), (system["busy_ms"] - own_ms).max(0.0));
-        system
+        let own_cpu_us = self.own_cpu_us.saturating_sub(before.own_cpu_us);
+        system_and_strangers_since(&self.system, &before.system, own_cpu_us)
     }
 }
 

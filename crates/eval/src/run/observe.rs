@@ -5,7 +5,7 @@ use super::footprint;
 use super::timeline::{Instruments, PACE};
 use super::watch::{Watched, watch};
 use crate::attempts::STRANGERS_LOAD;
-use crate::circumstances::{load, system_counters};
+use crate::circumstances::{load, system_and_strangers_since, system_counters};
 use crate::clock::process_cpu_us;
 use crate::error::Result;
 use crate::group::Group;
@@ -198,14 +198,9 @@ impl Counted {
     }
 
     fn since(&self, before: &Self, bench: &Bench, running: &Running) -> Difference {
-        let mut system: BTreeMap<String, f64> = self
-            .system
-            .iter()
-            .map(|(name, now)| (name.clone(), now - before.system.get(name).unwrap_or(&0.0)))
-            .collect();
+        let own_cpu_us = self.own_cpu_us.saturating_sub(before.own_cpu_us);
+        let mut system = system_and_strangers_since(&self.system, &before.system, own_cpu_us);
         system.insert("load".into(), before.load);
-        let own_ms = self.own_cpu_us.saturating_sub(before.own_cpu_us) as f64 / 1e3;
-        system.insert("strangers_ms".into(), (system["busy_ms"] - own_ms).max(0.0));
         let waited = |(name, now): (&String, &u64)| {
             let then = before.stalled_us.get(name).copied().unwrap_or(0);
             (name.clone(), now.saturating_sub(then))

@@ -29,7 +29,7 @@ impl Headroom {
     }
 
     /// What both leave.
-    fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         Self {
             free_bytes: self.free_bytes.min(other.free_bytes),
             bytes: self.bytes.min(other.bytes),
