@@ -10,9 +10,11 @@ use prepage_core::launch::plan::PlanLimits;
 use prepage_core::launch::recording::{
     Access, CallKind, LaunchEnd, PathCall, Recording, Source, first_accesses,
 };
+use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::{LaunchOrder, LaunchParams, LaunchStart, TIMES_MAX};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 const PAGE: u64 = 4096;
 
@@ -270,7 +272,7 @@ fn paths_are_profiled_anew_where_more_than_r_miss_of_the_pages_are_of_other_file
         let mut app = App::of(4, 400);
         app.files.insert(4, (0, vec![Extent::new(0, pages)]));
         let mut state = learned(&app, &params);
-        state.sequence.is_path_profile = true;
+        Arc::make_mut(&mut state.sequence).is_path_profile = true;
         app.files.insert(4, (1, vec![Extent::new(0, pages)]));
         launch(&mut state, &app, &[], &params);
         let (next, _) = launch(&mut state, &app, &[], &params);
@@ -308,20 +310,24 @@ fn a_file_that_is_gone_is_forgotten_and_one_that_is_written_anew_each_time_not_l
 #[test]
 fn a_state_from_elsewhere_is_checked() {
     let valid = learned(&App::of(4, 400), &LaunchParams::default());
-    let with = |change: fn(&mut LaunchState)| {
+    assert!(valid.is_valid());
+    let no_share = LaunchState {
+        recording_share: f32::NAN,
+        ..valid.clone()
+    };
+    assert!(!no_share.is_valid());
+    let with = |change: fn(&mut LaunchSequence)| {
         let mut state = valid.clone();
-        change(&mut state);
+        change(Arc::make_mut(&mut state.sequence));
         state.is_valid()
     };
-    assert!(with(|_| {}));
-    assert!(!with(|s| s.recording_share = f32::NAN));
-    assert!(!with(|s| s.sequence.reads[0].file = 4));
-    assert!(!with(|s| s.sequence.reads[0].extent.len = 0));
-    assert!(!with(|s| s.sequence.reads[0].extent.len = u64::MAX));
-    assert!(!with(|s| s.sequence.reads[0].extent.start = u64::MAX));
-    assert!(!with(|s| s.sequence.reads[1].file = 0), "a page twice");
-    assert!(!with(|s| s.sequence.files[0].file.path = "relative".into()));
-    assert!(!with(|s| s.sequence.files[0].file.path = "/a\0b".into()));
+    assert!(!with(|s| s.reads[0].file = 4));
+    assert!(!with(|s| s.reads[0].extent.len = 0));
+    assert!(!with(|s| s.reads[0].extent.len = u64::MAX));
+    assert!(!with(|s| s.reads[0].extent.start = u64::MAX));
+    assert!(!with(|s| s.reads[1].file = 0), "a page twice");
+    assert!(!with(|s| s.files[0].file.path = "relative".into()));
+    assert!(!with(|s| s.files[0].file.path = "/a\0b".into()));
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Bench {
             began: 0,
             began_wall_ns: 0,
             decision,
-            sequence: Arc::new(self.state.sequence.clone()),
+            sequence: Arc::clone(&self.state.sequence),
             traces_paths,
             rings_wait_max: Duration::from_secs(1),
         };
@@ -95,7 +95,7 @@ impl Bench {
         end(&mut self.state, Some(&recording), &measured, &self.params);
     }
 
-    fn measure(&mut self, runs: usize, plan: &LaunchPlan) {
+    fn measure(&mut self, runs: usize, plan: &Arc<LaunchPlan>) {
         let mut times_ms = vec![Vec::new(); KINDS.len()];
         let (mut begins_us, mut last) = (Vec::new(), None);
         for _ in 0..runs {
@@ -106,7 +106,7 @@ impl Bench {
                 let is_prefetched = kind.starts_with("prefetched");
                 let decision = Decision {
                     records: kind.ends_with("recorded"),
-                    prefetch: is_prefetched.then(|| plan.clone()),
+                    prefetch: is_prefetched.then(|| Arc::clone(plan)),
                     ..Decision::default()
                 };
                 let (result, begin_us) = self.launch(decision, false);

@@ -22,6 +22,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -225,7 +226,7 @@ impl Store {
         let mut stored = self.apps.get(app)?.clone();
         stored.tracked = None;
         stored.profile.files.retain(|file| is_shippable(&file.path));
-        stored.launch.sequence.retain_paths(is_shippable);
+        Arc::make_mut(&mut stored.launch.sequence).retain_paths(is_shippable);
         Some(encode(&stored))
     }
 

@@ -4,7 +4,7 @@
 use prepage_core::extent::Extent;
 use prepage_core::identity::{AppId, AppKind, FileId};
 use prepage_core::launch::manager::{LaunchState, OffReason, Phase};
-use prepage_core::launch::sequence::{SequenceFile, SequenceRead};
+use prepage_core::launch::sequence::{LaunchSequence, SequenceFile, SequenceRead};
 use prepage_engine::store::Store;
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::support::Support;
@@ -60,18 +60,12 @@ fn prepare(directory: &Path, phase: Phase) -> PathBuf {
         size: metadata.len(),
         mtime_ns: 0,
     };
-    let mut state = LaunchState {
-        phase,
-        // Too long for a trial: nothing is left to find out.
-        longest_us: 1_000_000,
-        retry_left: 1_000,
-        ..LaunchState::default()
-    };
-    state.sequence.files.push(SequenceFile {
+    let mut sequence = LaunchSequence::default();
+    sequence.files.push(SequenceFile {
         file: id,
         recordings: 2,
     });
-    state.sequence.reads.push(SequenceRead {
+    sequence.reads.push(SequenceRead {
         is_certain: true,
         file: 0,
         extent: Extent {
@@ -80,6 +74,14 @@ fn prepare(directory: &Path, phase: Phase) -> PathBuf {
         },
         address_bytes: None,
     });
+    let state = LaunchState {
+        phase,
+        sequence: sequence.into(),
+        // Too long for a trial: nothing is left to find out.
+        longest_us: 1_000_000,
+        retry_left: 1_000,
+        ..LaunchState::default()
+    };
     let app = AppId {
         kind: AppKind::Named,
         name: "cat".into(),

@@ -1,12 +1,31 @@
 //! Reading and parsing the small text files of procfs, sysfs and cgroupfs.
 
 use crate::error::{Error, Result};
+use std::io::Read;
 use std::path::Path;
 
-/// Reads a whole file.
+/// What is read at once: most of these files are shorter, and say that they are empty when asked for their size.
+const READ_BYTES: usize = 4_096;
+
+/// Reads a whole file: open, one read that gets it all, another that finds the end, close.
 pub(crate) fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     let path = path.as_ref();
-    std::fs::read(path).map_err(|error| Error::new("read", path.to_string_lossy(), error))
+    let failed = |error: std::io::Error| Error::new("read", path.to_string_lossy(), error);
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let (mut bytes, mut len) = (vec![0; READ_BYTES], 0);
+    loop {
+        match file.read(&mut bytes[len..]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if len == bytes.len() {
+            bytes.resize(2 * len, 0);
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 /// Reads a whole text file. Bytes that are not UTF-8 (names of processes and files) are replaced.
@@ -92,6 +111,27 @@ pub(crate) fn parse_list(text: &str) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_any_length_are_read_whole() {
+        let path = std::env::temp_dir().join(format!("prepage-text-{}", std::process::id()));
+        for len in [
+            0,
+            1,
+            READ_BYTES - 1,
+            READ_BYTES,
+            READ_BYTES + 1,
+            5 * READ_BYTES,
+        ] {
+            let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            std::fs::write(&path, &bytes).expect("a temporary file");
+            assert_eq!(read_bytes(&path).expect("it is there"), bytes);
+        }
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(read_bytes(&path).is_err());
+        let stat = read_bytes("/proc/self/stat").expect("every process has it");
+        assert!(stat.ends_with(b"\n"));
+    }
 
     #[test]
     fn octal_escapes() {

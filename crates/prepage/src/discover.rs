@@ -51,21 +51,28 @@ pub fn facts(pid: i32) -> Result<(ProcessFacts, i32)> {
     Ok((facts, stat.ppid))
 }
 
-/// A process and its ancestors, nearest first.
-///
-/// # Errors
-/// Where the process itself is gone. An ancestor that goes meanwhile ends the chain.
-pub fn chain(pid: i32) -> Result<Vec<ProcessFacts>> {
-    let (process, mut parent) = facts(pid)?;
+/// A process, whose parent's pid is given, and those of its ancestors that may belong to the same application, nearest
+/// first. An ancestor that goes meanwhile ends the chain.
+pub fn chain(process: ProcessFacts, mut parent: i32) -> Vec<ProcessFacts> {
     let mut chain = vec![process];
     while parent > 1 && chain.len() < ANCESTORS_MAX {
-        let Ok((facts, next)) = facts(parent) else {
-            break;
-        };
-        chain.push(facts);
-        parent = next;
+        match facts(parent) {
+            Ok((facts, next)) if identity::may_be_one(&chain[chain.len() - 1], &facts) => {
+                chain.push(facts);
+                parent = next;
+            }
+            _ => break,
+        }
     }
-    Ok(chain)
+    chain
+}
+
+/// A process and its ancestors, nearest first, below the first process.
+pub fn ancestry(pid: i32) -> impl Iterator<Item = i32> {
+    let parent = |&pid: &i32| process::stat(pid).ok().map(|stat| stat.ppid);
+    std::iter::successors(Some(pid), parent)
+        .take_while(|&pid| pid > 1)
+        .take(ANCESTORS_MAX)
 }
 
 /// The application of a process; `None` for kernel threads and what belongs to the system.
@@ -73,7 +80,8 @@ pub fn chain(pid: i32) -> Result<Vec<ProcessFacts>> {
 /// # Errors
 /// Where the process is gone.
 pub fn identify(pid: i32, around: &Surroundings) -> Result<Option<Identity>> {
-    Ok(identity::identify(&chain(pid)?, around))
+    let (process, parent) = facts(pid)?;
+    Ok(identity::identify(&chain(process, parent), around))
 }
 
 /// The processes in a control group and below it, at most `GROUP_PROCESSES_MAX`.

@@ -61,8 +61,8 @@ pub struct Identity {
     pub main: i32,
 }
 
-/// The application of the process `chain[0]`, whose ancestors follow, nearest first. `None` for kernel threads and
-/// for what belongs to the system.
+/// The application of the process `chain[0]`, whose ancestors follow, nearest first, as far as [`may_be_one`] holds of each
+/// and the next. `None` for kernel threads and for what belongs to the system.
 pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identity> {
     let process = chain.first().filter(|p| p.exe.is_some() && p.pid > 1)?;
     let by_unit = || named_group(process, around);
@@ -293,19 +293,17 @@ fn own_group(process: &ProcessFacts, around: &Surroundings) -> Option<Membership
 
 /// Index in `chain` of the topmost ancestor that belongs to the same application.
 fn tree_root(chain: &[ProcessFacts], inside: impl Fn(&ProcessFacts) -> bool) -> usize {
-    let mut root = 0;
-    for (at, parent) in chain.iter().enumerate().skip(1) {
-        let child = &chain[at - 1];
-        let same_program =
-            parent.exe == child.exe && parent.arguments.first() == child.arguments.first();
-        let same_session = parent.session == child.session && parent.pid != parent.session;
-        let stays = parent.uid == child.uid && parent.pid > 1 && inside(parent);
-        if !stays || is_session_program(parent) || !(same_program || same_session) {
-            break;
-        }
-        root = at;
-    }
-    root
+    let is_part = |pair: &&[ProcessFacts]| may_be_one(&pair[0], &pair[1]) && inside(&pair[1]);
+    chain.windows(2).take_while(is_part).count()
+}
+
+/// Whether a process may belong to the same application as its parent, wherever their control groups are.
+pub fn may_be_one(child: &ProcessFacts, parent: &ProcessFacts) -> bool {
+    let same_program =
+        parent.exe == child.exe && parent.arguments.first() == child.arguments.first();
+    let same_session = parent.session == child.session && parent.pid != parent.session;
+    let same_owner = parent.uid == child.uid && parent.pid > 1;
+    same_owner && (same_program || same_session) && !is_session_program(parent)
 }
 
 /// Programs that run others on behalf of a person: what they run is not part of them.

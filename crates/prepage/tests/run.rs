@@ -540,6 +540,36 @@ fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
     );
 }
 
+/// Whether an application is listed says its configuration alone: it need not have run before, nor run on until it is found.
+#[test]
+fn the_service_sees_the_first_launch_of_a_listed_application() {
+    let settings = "[service]\napplications = [\"listed\"]\n[launch]\nt_idle_ms = 300\n";
+    let service = Service::start(settings);
+    service.call(&["status"]);
+    let apps = TempDir::new();
+    let others = common::application(&apps, "unlisted");
+    let app = common::application(&apps, "listed");
+    let launches = || {
+        service.json(&["stats"])["launches"]
+            .as_array()
+            .expect("a list")
+            .clone()
+    };
+    wait_until("the launch", || !launches().is_empty());
+    let seen: Vec<_> = launches()
+        .iter()
+        .map(|launch| launch["app"].clone())
+        .collect();
+    let id = format!("executable:{}/listed@0", apps.path().display());
+    assert_eq!(seen, [id.as_str()]);
+    let known = service.json(&["status"]);
+    assert_eq!(
+        (&known["apps"][0]["app"], &known["apps"][1]),
+        (&id.into(), &serde_json::Value::Null)
+    );
+    drop((app, others));
+}
+
 /// As a desktop launches it, a terminal, a script, a service.
 #[test]
 fn the_service_sees_interactive_launches_and_no_others() {

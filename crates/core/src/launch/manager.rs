@@ -10,11 +10,12 @@ use super::extract::{learn, learn_paths, refine};
 use super::misses::{self, Misses};
 use super::plan::{LaunchPlan, PlanLimits, plan};
 use super::recording::{Recording, Source};
-use super::sequence::{LaunchSequence, SequenceFile};
+use super::sequence::{LaunchSequence, SequenceFile, forget_changed};
 use crate::identity::FileId;
 use crate::params::launch::{LaunchOrder, LaunchParams, TIMES_MAX};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Sequences in a row that may be deleted for their misses before the application is left alone.
 const DELETIONS_MAX: u32 = 3;
@@ -64,8 +65,8 @@ pub struct LaunchState {
     pub was_cold: bool,
     /// Launches in the prefetch phase since one was held out.
     pub n_held_out: u32,
-    /// What was learned.
-    pub sequence: LaunchSequence,
+    /// What was learned: shared with whoever follows a launch by it.
+    pub sequence: Arc<LaunchSequence>,
     /// Whether a file of the sequence changed, so that the next recording's new files are taken in.
     pub relearns: bool,
     /// Sequences deleted for their misses, in a row.
@@ -142,7 +143,7 @@ pub struct Decision {
     /// Record every path call as well, where that is possible (the system-call profiler).
     pub profiles_paths: bool,
     /// Prefetch this for it.
-    pub prefetch: Option<LaunchPlan>,
+    pub prefetch: Option<Arc<LaunchPlan>>,
     /// It could be helped and is not, to be measured: recorded from when that can be, since nothing may hold it up.
     pub is_held_out: bool,
 }
@@ -205,7 +206,7 @@ pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchPa
         generate(state, None, facts.limits.page_bytes);
     }
     let pages_before = state.sequence.pages();
-    let changed = state.sequence.forget_changed(facts.present_files, &[]);
+    let changed = forget_changed(&mut state.sequence, facts.present_files, &[]);
     match state.phase {
         Phase::Off(_) => {
             let left = state.retry_left.saturating_sub(1);
@@ -268,7 +269,7 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     Decision {
         records,
         profiles_paths: records && !is_held_out && !state.sequence.is_path_profile,
-        prefetch: prefetch.filter(|plan| !plan.is_empty()),
+        prefetch: prefetch.filter(|plan| !plan.is_empty()).map(Arc::new),
         is_held_out,
     }
 }
@@ -288,7 +289,7 @@ pub fn is_refining(state: &LaunchState, params: &LaunchParams) -> bool {
 /// each of them; `map` adds where the pages are on the device, and can do so again later.
 pub fn generate(state: &mut LaunchState, map: Option<&BlockMap>, page_bytes: u64) {
     if let Some(map) = map {
-        state.sequence.locate(map, page_bytes);
+        Arc::make_mut(&mut state.sequence).locate(map, page_bytes);
     }
     if state.phase == Phase::Generation {
         state.phase = Phase::Prefetch;
@@ -322,7 +323,7 @@ pub fn end(
         Phase::Prefetch => {
             let present = recording.map_or(&[][..], |r| &r.files);
             let pages_before = state.sequence.pages();
-            let changed = state.sequence.forget_changed(present, measured.stale_files);
+            let changed = forget_changed(&mut state.sequence, present, measured.stale_files);
             let to_learn_anew = note_changes(state, &changed, pages_before, params);
             let mut learned = usable.map_or(Learned::Nothing, |recording| {
                 check(state, recording, measured.launch_us, since_ns, params)
@@ -354,6 +355,7 @@ fn profile(
         longest_us,
         ..
     } = state;
+    let sequence = Arc::make_mut(sequence);
     learn(sequence, recording, params.n_rawseq, *n_init == 0);
     learn_paths(sequence, recording);
     *n_init = n_init.saturating_add(1);
@@ -391,10 +393,11 @@ fn check(
     let mut learned = Learned::Nothing;
     if is_learning(state, params) {
         let takes_new = std::mem::take(&mut state.relearns);
-        learn(&mut state.sequence, recording, params.n_rawseq, takes_new);
+        let sequence = Arc::make_mut(&mut state.sequence);
+        learn(sequence, recording, params.n_rawseq, takes_new);
         learned = Learned::Recorded;
     }
-    learn_paths(&mut state.sequence, recording);
+    learn_paths(Arc::make_mut(&mut state.sequence), recording);
     let counted = misses::from_accesses(recording, &state.sequence, since_ns);
     state.misses = Some(counted);
     if counted.update_ratio() <= f64::from(params.r_miss) {
@@ -402,14 +405,16 @@ fn check(
         // A launch that did something else tells nothing of those that the sequence is of.
         let is_whole = recording.pages() >= state.sequence.certain_pages();
         if recording.source == Source::Accesses && is_whole && state.sequence.has_uncertain() {
-            refine(&mut state.sequence, recording, params.n_rawseq);
+            let sequence = Arc::make_mut(&mut state.sequence);
+            refine(sequence, recording, params.n_rawseq);
             state.n_refined = state.n_refined.saturating_add(u32::from(state.was_cold));
         }
         return learned;
     }
     if recording.source == Source::Insertions {
         // Part of it was in memory when the sequence was learned.
-        learn(&mut state.sequence, recording, params.n_rawseq, true);
+        let sequence = Arc::make_mut(&mut state.sequence);
+        learn(sequence, recording, params.n_rawseq, true);
         return Learned::Recorded;
     }
     state.deletions = state.deletions.saturating_add(1);
@@ -439,7 +444,8 @@ fn note_changes(
     if confirmed > 0 {
         state.relearns = true;
         let gone = pages_before.saturating_sub(state.sequence.pages());
-        state.sequence.is_path_profile &= gone as f32 <= params.r_miss * pages_before as f32;
+        let is_most_left = gone as f32 <= params.r_miss * pages_before as f32;
+        Arc::make_mut(&mut state.sequence).is_path_profile &= is_most_left;
     }
     confirmed
 }
@@ -544,7 +550,7 @@ fn switch_off(state: &mut LaunchState, reason: OffReason, params: &LaunchParams)
     state.retry_launches = doubled.clamp(params.retry_launches, params.retry_launches_max);
     state.retry_left = state.retry_launches;
     state.phase = Phase::Off(reason);
-    state.sequence = LaunchSequence::default();
+    state.sequence = Arc::default();
     Learned::Off(reason)
 }
 

@@ -9,6 +9,7 @@ use crate::file::WINDOW_PAGES;
 use crate::identity::FileId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Launches in which each window is left out once ([`LaunchSequence::for_turn`]).
 pub const TURNS: u64 = 2;
@@ -37,7 +38,7 @@ pub struct SequenceRead {
 }
 
 /// An application's launch sequence.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchSequence {
     /// Where its recordings came from: recordings of accesses are intersected, of insertions united.
     pub source: Source,
@@ -58,6 +59,25 @@ pub(super) type Version<'a> = (&'a str, u64, u64, i64);
 /// The version that an id names.
 pub(super) fn version(file: &FileId) -> Version<'_> {
     (&file.path, file.inode, file.size, file.mtime_ns)
+}
+
+/// Forgets files that are now `gone`, or of another version than in `present`. Returns which files those were. A
+/// sequence of which nothing changed is not copied, whoever else has it.
+pub(super) fn forget_changed(
+    sequence: &mut Arc<LaunchSequence>,
+    present: &[FileId],
+    gone: &[FileId],
+) -> Vec<SequenceFile> {
+    let versions: BTreeMap<&str, &FileId> = present.iter().map(|f| (&*f.path, f)).collect();
+    let gone: BTreeSet<_> = gone.iter().map(version).collect();
+    let is_changed = |f: &SequenceFile| {
+        let now = versions.get(&*f.file.path);
+        gone.contains(&version(&f.file)) || now.is_some_and(|now| !now.is_version_of(&f.file))
+    };
+    match sequence.files.iter().any(is_changed) {
+        true => Arc::make_mut(sequence).remove_files(is_changed),
+        false => Vec::new(),
+    }
 }
 
 /// Index of each file's version.
@@ -150,16 +170,6 @@ impl LaunchSequence {
 
     pub(super) fn index(&self) -> BTreeMap<Version<'_>, u32> {
         index_of(self.files.iter().map(|f| &f.file))
-    }
-
-    /// Forgets files that are now `gone`, or of another version than in `present`. Returns which files those were.
-    pub fn forget_changed(&mut self, present: &[FileId], gone: &[FileId]) -> Vec<SequenceFile> {
-        let versions: BTreeMap<&str, &FileId> = present.iter().map(|f| (&*f.path, f)).collect();
-        let gone: BTreeSet<_> = gone.iter().map(version).collect();
-        self.remove_files(|f| {
-            let now = versions.get(&*f.file.path);
-            gone.contains(&version(&f.file)) || now.is_some_and(|now| !now.is_version_of(&f.file))
-        })
     }
 
     /// Keeps only the paths, of files too, for which `keep` holds.

@@ -59,7 +59,7 @@ pub struct PrefetchOutcome {
 /// A launch's plan and how far it is.
 #[derive(Debug)]
 pub struct Prefetch {
-    plan: LaunchPlan,
+    plan: Arc<LaunchPlan>,
     place: Arc<Place>,
     began: Nanos,
     depth_pages: u64,
@@ -98,7 +98,12 @@ enum Slot {
 
 impl Prefetch {
     /// Prepares a plan for a launch that began at `began`.
-    pub fn new(plan: LaunchPlan, place: Arc<Place>, began: Nanos, params: &FetchParams) -> Self {
+    pub fn new(
+        plan: Arc<LaunchPlan>,
+        place: Arc<Place>,
+        began: Nanos,
+        params: &FetchParams,
+    ) -> Self {
         let mut last_reads = vec![0; plan.files.len()];
         for (index, read) in plan.reads.iter().enumerate() {
             if let Some(last) = last_reads.get_mut(read.file as usize) {

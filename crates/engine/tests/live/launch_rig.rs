@@ -92,7 +92,7 @@ pub fn recorded() -> Decision {
 
 pub fn prefetched(plan: LaunchPlan) -> Decision {
     Decision {
-        prefetch: Some(plan),
+        prefetch: Some(Arc::new(plan)),
         ..Decision::default()
     }
 }

@@ -6,12 +6,12 @@ use prepage_core::identity::{AppId, AppKind, FileId};
 use prepage_core::launch::manager::{LaunchFacts, LaunchState, OffReason, Phase, begin};
 use prepage_core::launch::paths::{PathRead, PathReplay};
 use prepage_core::launch::plan::PlanLimits;
-use prepage_core::launch::sequence::{SequenceFile, SequenceRead};
+use prepage_core::launch::sequence::{LaunchSequence, SequenceFile, SequenceRead};
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::Error;
 use prepage_engine::store::{Store, TrackedBy, decode, single};
 use prepage_kernel::testing::machine::Directory;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 fn app(name: &str) -> AppId {
     AppId {
@@ -51,10 +51,7 @@ fn what_was_saved_is_there_when_it_is_opened_again() {
 }
 
 fn launch_state() -> LaunchState {
-    let mut state = LaunchState {
-        phase: Phase::Prefetch,
-        ..LaunchState::default()
-    };
+    let mut sequence = LaunchSequence::default();
     for (index, path) in ["/usr/lib/a.so", "/home/me/notes"].into_iter().enumerate() {
         let file = FileId {
             path: path.into(),
@@ -65,17 +62,21 @@ fn launch_state() -> LaunchState {
         };
         let read = PathRead::Stat;
         let path = file.path.clone();
-        state.sequence.paths.push(PathReplay { path, read });
+        sequence.paths.push(PathReplay { path, read });
         let recordings = 2;
-        state.sequence.files.push(SequenceFile { file, recordings });
-        state.sequence.reads.push(SequenceRead {
+        sequence.files.push(SequenceFile { file, recordings });
+        sequence.reads.push(SequenceRead {
             is_certain: true,
             file: index as u32,
             extent: Extent::new(3, 9),
             address_bytes: Some(1 << 40),
         });
     }
-    state
+    LaunchState {
+        phase: Phase::Prefetch,
+        sequence: Arc::new(sequence),
+        ..LaunchState::default()
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::launch::manager::{LaunchState, OffReason, Phase};
 use prepage_core::launch::sequence::{LaunchSequence, SequenceRead};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What prepage has learned of a program's launches.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +21,7 @@ pub struct Known {
 pub fn made(
     scenario: Scenario,
     known: &Known,
-    other: Option<&LaunchSequence>,
+    other: Option<&Arc<LaunchSequence>>,
     page_bytes: u64,
 ) -> Option<LaunchState> {
     let with = |sequence| LaunchState {
@@ -32,9 +33,9 @@ pub fn made(
         Scenario::Profile => Some(LaunchState::default()),
         Scenario::Generate => Some(known.profiling.clone()),
         Scenario::LeftAlone => Some(left_alone()),
-        Scenario::OtherOffsets => Some(with(other_offsets(sequence, page_bytes))),
-        Scenario::OtherVersions => Some(with(other_versions(sequence))),
-        Scenario::OtherProgram => other.map(|other| with(other.clone())),
+        Scenario::OtherOffsets => Some(with(other_offsets(sequence, page_bytes).into())),
+        Scenario::OtherVersions => Some(with(other_versions(sequence).into())),
+        Scenario::OtherProgram => other.map(|other| with(Arc::clone(other))),
         _ => None,
     }
 }
@@ -148,7 +149,7 @@ mod tests {
         Known {
             state: LaunchState {
                 phase: Phase::Prefetch,
-                sequence,
+                sequence: sequence.into(),
                 ..LaunchState::default()
             },
             ..Known::default()
@@ -198,7 +199,7 @@ mod tests {
         for scenario in [Scenario::Fast, Scenario::Cold, Scenario::OtherProgram] {
             assert!(made(scenario, &known, None, PAGE_BYTES).is_none());
         }
-        let other = LaunchSequence::default();
+        let other = Arc::default();
         let made = made(Scenario::OtherProgram, &known, Some(&other), PAGE_BYTES);
         assert_eq!(made.expect("made").sequence, other);
     }

@@ -16,7 +16,7 @@ use prepage_kernel::page::page_size;
 use std::os::unix::fs::MetadataExt;
 
 /// What a launch is decided by, besides the state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Circumstances {
     /// Its parameters.
     pub params: LaunchParams,

@@ -3,13 +3,14 @@
 use super::Service;
 use super::calls::{Answer, may_act, not_found, reply};
 use super::poller::{Poller, Token};
+use super::ready::{READY_MAX, ReadyLaunches};
 use crate::api::{
     ApiError, LaunchBeginParameters, LaunchBeginReply, LaunchEndParameters, LaunchOutcome,
     LaunchPrefetchedReply, LaunchReportReply,
 };
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    ProcessFacts, base_name, identify, is_session_program, may_run_scripts, program,
+    ProcessFacts, base_name, identify, is_session_program, matches, may_run_scripts, program,
 };
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
@@ -69,6 +70,7 @@ pub struct LaunchHelp {
     execs: Option<Execs>,
     warnings: Vec<String>,
     under_way: BTreeMap<u64, UnderWay>,
+    ready: ReadyLaunches,
     next: u64,
     /// By application, oldest first.
     records: BTreeMap<AppId, VecDeque<(u64, LaunchRecord)>>,
@@ -103,6 +105,7 @@ impl LaunchHelp {
             execs,
             warnings,
             under_way: BTreeMap::new(),
+            ready: ReadyLaunches::default(),
             next: 0,
             records: BTreeMap::new(),
         })
@@ -152,6 +155,10 @@ impl LaunchHelp {
     fn is_under_way(&self, pid: i32) -> bool {
         self.under_way.values().any(|launch| launch.root_pid == pid)
     }
+
+    fn is_part_of_launch(&self, pid: i32) -> bool {
+        !self.under_way.is_empty() && discover::ancestry(pid).any(|pid| self.is_under_way(pid))
+    }
 }
 
 impl Service {
@@ -159,7 +166,10 @@ impl Service {
     pub(super) fn watch_execs(&mut self) {
         let wanted = match self.config.service.launches {
             LaunchPolicy::Off => false,
-            LaunchPolicy::Tracked => self.tracking.apps().next().is_some(),
+            LaunchPolicy::Tracked => {
+                let is_any_listed = !self.config.service.applications.is_empty();
+                is_any_listed || self.tracking.apps().next().is_some()
+            }
             LaunchPolicy::Interactive => true,
         };
         let wanted = wanted && self.machine.mode() != Mode::Off;
@@ -169,14 +179,37 @@ impl Service {
         }
     }
 
+    /// Decides on the next launches of the tracked applications that are known, which may be the first since the machine
+    /// was started. What an interpreter runs is decided on when it is launched.
+    pub(super) fn make_launches_ready(&mut self) {
+        let Some(help) = &mut self.launches else {
+            return;
+        };
+        let is_program =
+            |app: &&AppId| app.kind == AppKind::Executable && app.name.starts_with('/');
+        for app in self.tracking.apps().filter(is_program).take(READY_MAX) {
+            let stored = self.store.load(app).map(|stored| &stored.launch);
+            if let Some(state) = stored.filter(|state| state.phase == Phase::Prefetch) {
+                let process = ProcessFacts {
+                    exe: Some((*app.name).to_owned()),
+                    ..ProcessFacts::default()
+                };
+                let params = self.config.launch.clone();
+                let circumstances = Circumstances::find(&app.name, &process, params);
+                help.ready.make(app, state, circumstances);
+            }
+        }
+    }
+
     /// Programs were executed.
     pub(super) fn see_execs(&mut self) {
         let is_any = self.config.service.launches == LaunchPolicy::Interactive;
-        let mut names = BTreeSet::new();
+        let listed = self.config.service.applications.iter();
+        let mut names: BTreeSet<&str> = listed.map(|text| executable_name(text)).collect();
         let mut has_groups = false;
         for app in self.tracking.apps() {
             match app.kind {
-                AppKind::Executable => drop(names.insert(base_name(&app.name))),
+                AppKind::Executable => _ = names.insert(base_name(&app.name)),
                 _ => has_groups = true,
             }
         }
@@ -192,40 +225,40 @@ impl Service {
     }
 
     fn see_exec(&mut self, exec: &Exec) {
-        let is_known = self
-            .launches
-            .as_ref()
-            .is_none_or(|l| l.is_under_way(exec.pid));
-        // It may have ended already.
-        let chain = match is_known {
-            true => return,
-            false => discover::chain(exec.pid).unwrap_or_default(),
-        };
-        let Some(identity) = identify(&chain, &self.around) else {
-            return;
-        };
-        // Any other process of an application is not its launch.
-        if identity.main != exec.pid || self.is_part_of_launch(&chain) {
+        let help = self.launches.as_ref();
+        if help.is_none_or(|help| help.is_part_of_launch(exec.pid)) {
             return;
         }
-        let is_chosen = self.tracking.contains(&identity.app)
+        // It may have ended already.
+        let Ok((process, parent)) = discover::facts(exec.pid) else {
+            return;
+        };
+        let chain = discover::chain(process, parent);
+        // Any other process of an application is not its launch.
+        let identity = identify(&chain, &self.around).filter(|i| i.main == exec.pid);
+        let Some(identity) = identity else {
+            return;
+        };
+        let is_tracked = self.tracking.contains(&identity.app);
+        let mut listed = self.config.service.applications.iter();
+        let is_found = !is_tracked && listed.any(|text| matches(&identity.app, text));
+        let is_chosen = is_tracked
+            || is_found
             || self.config.service.launches == LaunchPolicy::Interactive
                 && !is_session_program(&chain[0])
                 && is_interactive(exec.pid);
         if is_chosen {
             self.begin_launch(Launching {
-                app: identity.app,
+                app: identity.app.clone(),
                 process: &chain[0],
                 began: exec.at,
                 options: LaunchOptions::default(),
                 is_announced: false,
             });
         }
-    }
-
-    fn is_part_of_launch(&self, chain: &[ProcessFacts]) -> bool {
-        let help = self.launches.as_ref();
-        help.is_some_and(|help| chain.iter().any(|p| help.is_under_way(p.pid)))
+        if is_found {
+            self.meet(identity);
+        }
     }
 
     /// Decides on a launch and begins it; none where nothing is done.
@@ -252,12 +285,17 @@ impl Service {
             _ => process.exe.as_deref().unwrap_or_default(),
         };
         let circumstances = Circumstances::find(name, process, params);
-        let mut decided = circumstances.decide(state, &options);
+        let help = self.launches.as_mut()?;
+        let ready = options
+            .is_default()
+            .then(|| help.ready.take(&app, state, &circumstances));
+        let mut decided = ready
+            .flatten()
+            .unwrap_or_else(|| circumstances.decide(state, &options));
         if !matches!(mode, Mode::File | Mode::Full) {
             decided.decision.prefetch = None;
         }
         let status = process::status(process.pid).ok()?;
-        let help = self.launches.as_mut()?;
         if !decided.does_something() {
             return None;
         }
@@ -275,7 +313,7 @@ impl Service {
             began,
             began_wall_ns: wall_ns().saturating_sub_unsigned(now.saturating_sub(began)),
             decision: decided.decision.clone(),
-            sequence: Arc::new(decided.state.sequence.clone()),
+            sequence: Arc::clone(&decided.state.sequence),
             traces_paths: false,
             // They were open before any launch.
             rings_wait_max: Duration::ZERO,
@@ -312,6 +350,9 @@ impl Service {
                 let mut state = stored.map(|s| s.launch.clone()).unwrap_or_default();
                 launch.circumstances.conclude(&mut state, &result);
                 self.store.save_launch(&launch.app, &state);
+                if let Some(help) = &mut self.launches {
+                    help.ready.make(&launch.app, &state, launch.circumstances);
+                }
             }
             if let Some(help) = &mut self.launches {
                 help.keep(&launch.app, result.id, record);
@@ -339,10 +380,11 @@ impl Service {
             let reason = format!("{LAUNCHES_OF_USER_MAX} of your launches are under way");
             return Err(ApiError::Failed { reason });
         }
-        let mut chain = discover::chain(caller.pid)
+        let (mut process, parent) = discover::facts(caller.pid)
             .map_err(|_| not_found(format!("there is no process {}", caller.pid)))?;
-        chain[0].exe = Some(given.name.clone());
-        chain[0].arguments = vec![given.name.clone()];
+        process.exe = Some(given.name.clone());
+        process.arguments = vec![given.name.clone()];
+        let mut chain = discover::chain(process, parent);
         let identity = identify(&chain, &self.around).filter(|i| i.main == caller.pid);
         let app = identity.map(|i| i.app).or_else(|| program(&chain[0]));
         let app = app.filter(|app| app.owner == owner);
@@ -417,6 +459,12 @@ impl Service {
             ))),
         }
     }
+}
+
+/// The name that an executable has which is listed so: by its id, its path or that name.
+fn executable_name(text: &str) -> &str {
+    let path = text.strip_prefix("executable:").unwrap_or(text);
+    base_name(path.rsplit_once('@').map_or(path, |(path, _)| path))
 }
 
 fn checked_path(path: &str, parameter: &str) -> Result<(), ApiError> {

@@ -8,6 +8,7 @@ mod findings;
 mod launches;
 mod notify;
 mod poller;
+mod ready;
 mod recording;
 mod reload;
 mod signals;

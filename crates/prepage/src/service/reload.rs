@@ -51,8 +51,9 @@ impl Service {
         if onset_flags(&self.config) != onset_flags(&before) {
             self.watch_onset_anew();
         }
-        self.watch_execs();
         self.track_what_is_known();
+        self.make_launches_ready();
+        self.watch_execs();
         log_info!("the configuration was read again");
     }
 

@@ -242,6 +242,7 @@ impl Service {
             service.executor.listen(false);
         }
         service.track_what_is_known();
+        service.make_launches_ready();
         service.watch_execs();
         Ok(service)
     }

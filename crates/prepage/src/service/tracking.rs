@@ -133,7 +133,7 @@ impl Service {
 
     /// A copy of an application was found running: follows it where the application is tracked, or the configuration
     /// names it.
-    fn meet(&mut self, identity: Identity) {
+    pub(super) fn meet(&mut self, identity: Identity) {
         // It may have another name: then that is it.
         if self.tracking.app_of(&identity.members).is_some() {
             return;
@@ -363,19 +363,21 @@ impl Service {
     /// The tracked application that a process belongs to, looked up in /proc: it may be a new process of one that is
     /// followed, or the first of one that comes back.
     pub(super) fn find_tracked(&mut self, pid: i32) -> Option<AppId> {
-        let chain = discover::chain(pid).ok()?;
-        let groups = &chain.first()?.groups;
-        let directories: Vec<_> = groups
+        let (process, parent) = discover::facts(pid).ok()?;
+        let directories: Vec<_> = process
+            .groups
             .iter()
             .filter_map(|g| self.around.hierarchies.directory(g))
             .collect();
+        let ancestry: Vec<i32> = discover::ancestry(pid).collect();
         let belongs = |members: &Members| match members {
             Members::Cgroup(directory) => directories.iter().any(|d| d.starts_with(directory)),
-            Members::Tree(root) => chain.iter().any(|p| p.pid == *root),
+            Members::Tree(root) => ancestry.contains(root),
         };
         if let Some(app) = self.tracking.find(belongs) {
             return Some(app.clone());
         }
+        let chain = discover::chain(process, parent);
         let identity = crate::identity::identify(&chain, &self.around)?;
         let app = identity.app.clone();
         self.meet(identity);

@@ -195,7 +195,7 @@ impl Alone {
             began: monotonic_ns(),
             began_wall_ns: wall_ns(),
             decision: decided.decision.clone(),
-            sequence: Arc::new(decided.state.sequence.clone()),
+            sequence: Arc::clone(&decided.state.sequence),
             traces_paths: decided.decision.profiles_paths,
             // A launch that is helped is not held up for long to be recorded, one that is held out not at all.
             rings_wait_max: match &decided.decision {
