@@ -1,5 +1,7 @@
 //! prepage as a person runs it: the service, the session's agent, and the command line. The only place that knows them.
 
+mod launches;
+
 use crate::clock::{now_ns, sleep_ms};
 use crate::display::session::{Places, Session, command_in, log_file};
 use crate::error::{Context, Error, Result};
@@ -18,6 +20,8 @@ use std::process::{Child, Command, Stdio};
 #[derive(Debug)]
 pub struct Service {
     socket: PathBuf,
+    /// Where it keeps its profiles.
+    state: PathBuf,
     command: PathBuf,
     group: Group,
     processes: Vec<Child>,
@@ -31,6 +35,9 @@ pub struct Service {
     /// How much of that was read.
     recorded_bytes: u64,
 }
+
+/// What a service is run from.
+const BINARIES: [&str; 3] = ["prepage", "prepage-control", "prepaged"];
 
 /// What a run says when prepage's binaries are not there.
 fn absent(directory: &Path) -> Error {
@@ -46,6 +53,15 @@ fn absent(directory: &Path) -> Error {
 pub fn default_directory() -> Result<PathBuf> {
     let own = std::env::current_exe().context("find", "own executable")?;
     Ok(own.parent().unwrap_or(Path::new("/")).to_path_buf())
+}
+
+/// An error where a directory does not hold the binaries.
+pub fn check_binaries(directory: &Path) -> Result<()> {
+    let is_there = |name: &&str| directory.join(name).is_file();
+    match BINARIES.iter().all(is_there) {
+        true => Ok(()),
+        false => Err(absent(directory)),
+    }
 }
 
 /// The text of a configuration that prepaged finds right. Its drop-ins are checked, too, but are no part of it.
@@ -110,8 +126,9 @@ impl Service {
         config: &str,
     ) -> Result<Self> {
         let own = places.memory.join("prepage");
-        fs::create_dir_all(own.join("state")).context("make", own.display())?;
-        for name in ["prepage", "prepage-control", "prepaged"] {
+        let state = own.join("state");
+        fs::create_dir_all(&state).context("make", state.display())?;
+        for name in BINARIES {
             fs::copy(directory.join(name), own.join(name)).map_err(|_| absent(directory))?;
         }
         let configuration = own.join("prepage.toml");
@@ -122,7 +139,7 @@ impl Service {
             .arg("--config")
             .arg(&configuration)
             .arg("--state")
-            .arg(own.join("state"))
+            .arg(&state)
             .arg("--socket")
             .arg(&socket)
             .arg("--record")
@@ -133,6 +150,7 @@ impl Service {
             .context("start", "prepaged")?;
         let mut service = Self {
             socket,
+            state,
             command: own.join("prepage"),
             group,
             processes: vec![daemon],
@@ -183,18 +201,16 @@ impl Service {
     /// Makes ready to announce a switch to the application in this group, as a program with a connection to the service
     /// does: what is left to do is one call.
     pub fn begin_call(&self, app: &Group) -> Result<BeginCall> {
-        let parameters = serde_json::json!({
-            "method": "org.prepage.Prepage1.SwitchBegin",
-            "parameters": {"cgroup": app.memory.to_string_lossy()},
-        });
-        let mut message = parameters.to_string().into_bytes();
-        // Varlink ends a message by a zero byte.
-        message.push(0);
-        let connection = UnixStream::connect(&self.socket).context("connect to", "prepaged")?;
+        let parameters = serde_json::json!({"cgroup": app.memory.to_string_lossy()});
         Ok(BeginCall {
-            connection,
-            message,
+            connection: self.connect()?,
+            message: message("SwitchBegin", &parameters),
         })
+    }
+
+    fn connect(&self) -> Result<BufReader<UnixStream>> {
+        let connection = UnixStream::connect(&self.socket).context("connect to", "prepaged")?;
+        Ok(BufReader::new(connection))
     }
 
     /// Sets the mode, and the core policy with it; resident is demand paging with nothing to page.
@@ -306,10 +322,38 @@ impl Service {
     }
 }
 
+/// A call of a method of prepage's interface, as Varlink has it.
+fn message(method: &str, parameters: &serde_json::Value) -> Vec<u8> {
+    let call = serde_json::json!({
+        "method": format!("org.prepage.Prepage1.{method}"),
+        "parameters": parameters,
+    });
+    let mut message = call.to_string().into_bytes();
+    // Varlink ends a message by a zero byte.
+    message.push(0);
+    message
+}
+
+/// Sends a call and waits for the reply, which may be an error.
+fn exchange(
+    connection: &mut BufReader<UnixStream>,
+    method: &str,
+    message: &[u8],
+) -> Result<serde_json::Value> {
+    let sent = connection.get_mut().write_all(message);
+    sent.context("call", method)?;
+    let mut reply = Vec::new();
+    connection
+        .read_until(0, &mut reply)
+        .context("call", method)?;
+    let reply = reply.strip_suffix(&[0]).unwrap_or(&reply);
+    serde_json::from_slice(reply).context("call", method)
+}
+
 /// A call that announces a switch.
 #[derive(Debug)]
 pub struct BeginCall {
-    connection: UnixStream,
+    connection: BufReader<UnixStream>,
     message: Vec<u8>,
 }
 
@@ -317,14 +361,7 @@ impl BeginCall {
     /// Makes it and waits for the reply.
     pub fn make(mut self) -> Result<()> {
         let operation = "SwitchBegin";
-        let sent = self.connection.write_all(&self.message);
-        sent.context("call", operation)?;
-        let mut reply = Vec::new();
-        BufReader::new(self.connection)
-            .read_until(0, &mut reply)
-            .context("call", operation)?;
-        let reply = reply.strip_suffix(&[0]).unwrap_or(&reply);
-        let reply: serde_json::Value = serde_json::from_slice(reply).context("call", operation)?;
+        let reply = exchange(&mut self.connection, operation, &self.message)?;
         // What prepage leaves alone does not begin.
         match reply["parameters"]["tracked"] == true {
             true => Ok(()),

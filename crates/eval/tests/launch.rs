@@ -331,6 +331,32 @@ fn prepage_finds_in_its_store_what_it_is_made_to_know() {
 }
 
 #[test]
+fn without_the_service_it_is_said_before_anything_is_launched() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-detected");
+    prepare(&directory, Phase::Prefetch);
+    let out = directory.join("launches.jsonl");
+    let before = traces();
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .args(["launch", "--scenarios", "cold,detected", "--prepage-bin"])
+        .arg(&directory)
+        .arg("--out")
+        .arg(&out)
+        .args(["--", "true"])
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.contains("prepaged") && said.contains("not built"),
+        "{said}"
+    );
+    assert!(!out.exists(), "nothing was measured");
+    assert_eq!(traces(), before);
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
 fn a_program_that_is_unknown_is_said_with_those_that_are_known() {
     let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .args(["launch", "--programs", "gti"])

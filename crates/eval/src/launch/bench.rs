@@ -2,6 +2,7 @@
 
 use super::activity::Instruments;
 use super::cache::SequencePages;
+use super::detected::Detector;
 use super::held::{Circumstance, Held};
 use super::picture::Desk;
 use super::preload::Preload;
@@ -27,12 +28,15 @@ use std::path::{Path, PathBuf};
 pub struct Bench {
     /// The ground.
     pub ground: Ground,
-    /// The group in which everything that is measured runs.
+    /// The group in which everything that is measured runs, each program in one of its own below it, as a desktop starts
+    /// it: for prepage's service it is an application, and its processes no part of ours.
     pub group: Group,
     /// The display, where a program shows a window.
     pub desk: Option<Desk>,
     /// prepage.
     pub prepage: Prepage,
+    /// prepage's service, where it is measured too.
+    pub detector: Option<Detector>,
     /// The daemon `preload`, where it is measured too.
     pub preload: Option<Preload>,
     /// Processors online.
@@ -54,6 +58,12 @@ pub struct Learned {
     pub pages: SequencePages,
 }
 
+/// The group of what is measured and of what helps it, which the disk is held back for.
+const MEASURED: &str = "launch";
+
+/// The group of the programs.
+const PROGRAMS: &str = "launch/programs";
+
 impl Bench {
     /// Makes directories and groups and sets the disk up.
     pub fn set_up(
@@ -64,12 +74,13 @@ impl Bench {
     ) -> Result<Self> {
         let mut ground = Ground::lay(None, restorer)?;
         if let Some(throttle) = throttle {
-            ground.hold_disk("launch", throttle, restorer)?;
+            ground.hold_disk(MEASURED, throttle, restorer)?;
         }
         let session_group = ground.group("session")?;
-        let group = ground.group("launch")?;
+        let group = ground.group(PROGRAMS)?;
         Ok(Self {
             prepage: Prepage::of(prepage_bin, ground.places.disk.join("prepage"), helps_all)?,
+            detector: None,
             preload: None,
             ground,
             group,
@@ -94,6 +105,17 @@ impl Bench {
     /// CPU time of display server and window manager, in microseconds.
     pub fn session_cpu_us(&self) -> u64 {
         self.session_group.cpu_us()
+    }
+
+    /// Makes the group of prepage's service.
+    pub fn service_group(&self) -> Result<Group> {
+        self.ground.group(&format!("{MEASURED}/prepage"))
+    }
+
+    /// CPU time of the programs, of what launched and of what helped them, in microseconds.
+    pub fn measured_cpu_us(&self) -> u64 {
+        let service = self.detector.as_ref().map(|d| d.group().cpu_us());
+        self.group.cpu_us() + service.unwrap_or(0)
     }
 
     fn environment(&self, program: &Prepared) -> Vec<(String, OsString)> {
@@ -134,10 +156,11 @@ impl Bench {
 
     /// Starts a command as `program` is started, up to its exec.
     pub fn hold(&self, program: &Prepared, command: &[OsString]) -> Result<Held> {
+        let group = self.ground.group(&format!("{PROGRAMS}/{}", program.name))?;
         Held::start(
             command,
             Circumstance {
-                procs: &self.group.procs_files(),
+                procs: &group.procs_files(),
                 environment: &self.environment(program),
                 directory: &program.directory,
                 log: &self.log(program),

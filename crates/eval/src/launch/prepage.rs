@@ -18,6 +18,8 @@ use std::time::Duration;
 pub struct Prepage {
     command: PathBuf,
     directory: PathBuf,
+    /// The text of its configuration.
+    configuration: String,
 }
 
 /// As by default, so that what is measured is what a user gets. But a program that is left alone stays so while it is
@@ -66,14 +68,32 @@ impl Prepage {
             return Err(Error::new("find", command.display(), hint));
         }
         fs::create_dir_all(&directory).context("make", directory.display())?;
-        let prepage = Self { command, directory };
-        let configuration = prepage.configuration();
-        let text = CONFIGURATION.to_owned() + if helps_all { HELPS_ALL } else { "" };
-        fs::write(&configuration, text).context("write", configuration.display())?;
+        let prepage = Self {
+            command,
+            directory,
+            configuration: CONFIGURATION.to_owned() + if helps_all { HELPS_ALL } else { "" },
+        };
+        let file = prepage.configuration_file();
+        fs::write(&file, &prepage.configuration).context("write", file.display())?;
         Ok(prepage)
     }
 
-    fn configuration(&self) -> PathBuf {
+    /// The directory of the binaries.
+    pub fn binaries(&self) -> &Path {
+        self.command.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// The configuration of a service that helps these applications where it is not told to do nothing, as `prepage run`
+    /// helps them here.
+    pub fn configuration_of_service<'a>(&self, apps: impl Iterator<Item = &'a AppId>) -> String {
+        let apps: Vec<String> = apps.map(AppId::to_string).collect();
+        // A list of strings is the same in JSON and in TOML.
+        let apps = serde_json::json!(apps);
+        let configuration = &self.configuration;
+        format!("[service]\nmode = \"off\"\napplications = {apps}\n{configuration}")
+    }
+
+    fn configuration_file(&self) -> PathBuf {
         self.directory.join("prepage.toml")
     }
 
@@ -131,7 +151,11 @@ impl Prepage {
 
     fn run(&self, store: &Path) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec![self.command.clone().into()];
-        line.extend(["run".into(), "--config".into(), self.configuration().into()]);
+        line.extend([
+            "run".into(),
+            "--config".into(),
+            self.configuration_file().into(),
+        ]);
         line.extend(["--store".into(), store.into()]);
         line
     }

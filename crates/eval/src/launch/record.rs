@@ -16,7 +16,7 @@ use std::path::Path;
 pub enum Line {
     /// The circumstances; the first line, and again where a run was resumed.
     Launches(Box<Run>),
-    /// A launch that prepage learned from, before the samples.
+    /// A launch that prepage learned from, before the samples; its service where the scenario is `detected`.
     LearningLaunch(Box<Launch>),
     /// When a warm launch needs its pages.
     FirstAccesses(Box<FirstAccesses>),
@@ -166,10 +166,10 @@ pub struct Launch {
     pub cpu_us: u64,
     /// Differences of machine-wide counters, and the load before.
     pub system: BTreeMap<String, f64>,
-    /// prepage's own report, verbatim; null where it took no part.
+    /// prepage's own report, or its service's record, verbatim; null where it took no part.
     pub report: Option<serde_json::Value>,
-    /// Whether prepage was asked to launch it, and left the program alone: there is no report then. Earlier records do not
-    /// have it.
+    /// Whether prepage was asked to launch it, or its service to help it, and left the program alone: there is no report
+    /// then. Earlier records do not have it.
     #[serde(default)]
     pub left_alone: bool,
     /// Size of what prepage keeps of this program afterwards.
@@ -406,15 +406,36 @@ pub(crate) mod tests {
         }
     }
 
+    /// A launch that the service saw by its exec, and helped, for tests.
+    pub fn detected(program: &str, block: u32, ms: f64, noticed_us: u64) -> Launch {
+        let record = serde_json::json!({
+            "prefetch": {"pages": 90, "paths": 10},
+            "decision": {"held_out": false},
+            "noticed_us": noticed_us,
+        });
+        Launch {
+            report: Some(record),
+            ..launch(program, block, Scenario::Detected, ms)
+        }
+    }
+
     #[test]
     fn lines_round_trip_and_the_kind_is_named() {
-        let line = Line::Launch(Box::new(launch("git", 3, Scenario::Fast, 5.0)));
-        let text = serde_json::to_string(&line).unwrap();
-        assert!(
-            text.starts_with(r#"{"kind":"launch","program":"git","block":3,"#),
-            "{text}"
-        );
-        assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+        for (launch, expected) in [
+            (
+                launch("git", 3, Scenario::Fast, 5.0),
+                r#"{"kind":"launch","program":"git","block":3,"order":0,"scenario":"fast","#,
+            ),
+            (
+                detected("git", 3, 5.0, 400),
+                r#"{"kind":"launch","program":"git","block":3,"order":0,"scenario":"detected","#,
+            ),
+        ] {
+            let line = Line::Launch(Box::new(launch));
+            let text = serde_json::to_string(&line).unwrap();
+            assert!(text.starts_with(expected), "{text}");
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+        }
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use super::LaunchOptions;
 use super::bench::{Bench, Learned};
-use super::cache::SequencePages;
+use super::detected::{self, Detector};
+use super::learning;
 use super::order;
 use super::preload::{self, Preload};
-use super::profiles::{Known, nearest};
+use super::profiles::nearest;
 use super::programs::{self, Prepared};
-use super::record::{Discarded, Launch, Learn, Line, Parameters, ProgramFacts, Run, Slot};
+use super::record::{Launch, Line, Parameters, ProgramFacts, Run, Slot};
 use super::sample::{self, Subject};
 use super::scenario::Scenario;
 use super::simultaneous::{self, Turn};
@@ -18,13 +19,10 @@ use crate::ground::only_run;
 use crate::packages;
 use crate::record::{Earlier, FORMAT, Writer};
 use crate::restore::Restorer;
-use prepage_core::launch::manager::{LaunchState, Phase, is_refining, is_unclear};
-use prepage_core::params::launch::LaunchParams;
+use crate::service;
 
 /// Warm launches of which the first accesses are recorded.
 const RECORDED_LAUNCHES: u32 = 5;
-/// Launches after which prepage must have decided for the first time.
-const PROFILING_LAUNCHES_MAX: u32 = 6;
 
 /// Runs the experiment.
 pub fn run(options: &LaunchOptions) -> Result<()> {
@@ -47,6 +45,9 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     // What these measure is what help costs, also where it does not pay.
     let helps_all = parameters.scenarios.iter().any(|s| s.has_made_profile());
     let mut bench = Bench::set_up(bin, parameters.throttle, helps_all, &mut restorer)?;
+    if parameters.scenarios.contains(&Scenario::Detected) {
+        service::check_binaries(bench.prepage.binaries())?;
+    }
     eprintln!("making the programs' content ...");
     let mut prepared: Vec<Prepared> = chosen
         .iter()
@@ -95,6 +96,10 @@ impl Slots {
     fn is_empty(&self) -> bool {
         self.timed.is_empty() && self.over_time.is_empty()
     }
+
+    fn has(&self, scenario: Scenario) -> bool {
+        self.timed.iter().any(|slot| slot.scenario == scenario)
+    }
 }
 
 /// What is to be measured.
@@ -132,7 +137,7 @@ fn measure(
     let (mut learned, mut slots) = (Vec::new(), Vec::new());
     for (program, of_it) in left.programs {
         eprintln!("== {}: learning ==", program.name);
-        if let Some(one) = learn(bench, parameters, program, writer)? {
+        if let Some(one) = learning::learn(bench, parameters, program, writer)? {
             learned.push(one);
             slots.push(of_it);
         }
@@ -146,10 +151,18 @@ fn measure(
                 .for_each(|slots| slots.timed.retain(|slot| slot.scenario != scenario));
         }
     }
-    let mut timed = slots.iter().flat_map(|slots| &slots.timed);
-    if timed.any(|slot| slot.scenario == Scenario::Preload) {
+    if slots.iter().any(|slots| slots.has(Scenario::Preload)) {
         eprintln!("preload learns ...");
         bench.preload = Some(Preload::learn(bench, parameters, &learned)?);
+    }
+    if slots.iter().any(|slots| slots.has(Scenario::Detected)) {
+        bench.detector = Some(Detector::start(bench, &learned)?);
+        for (one, slots) in learned.iter().zip(&slots) {
+            if slots.has(Scenario::Detected) {
+                eprintln!("== {}: the service learns ==", one.program.name);
+                detected::learn(bench, parameters, one, writer)?;
+            }
+        }
     }
     let pages: Vec<u64> = learned.iter().map(|one| one.pages.pages()).collect();
     for (index, slots) in slots.into_iter().enumerate() {
@@ -232,89 +245,6 @@ fn measure_program(
     Ok(())
 }
 
-/// Launches a program until prepage knows what to do with it: helped, held out on trial and refined as by default. The
-/// first launch, which writes what later ones find (profiles, caches), is nobody's.
-fn learn(
-    bench: &mut Bench,
-    parameters: &Parameters,
-    program: Prepared,
-    writer: &mut Writer,
-) -> Result<Option<Learned>> {
-    sample::warm_up(bench, parameters, &program)?;
-    let is_cold = parameters.learn == Learn::Cold;
-    let mut known = Known::default();
-    let (mut learned, mut is_enough) = (None, false);
-    for block in 0..parameters.learning_max {
-        let slot = learning_slot(&program, block);
-        let mut launch = match sample::learn(bench, parameters, &program, &slot, is_cold)? {
-            Ok(launch) => launch,
-            Err(discarded) => {
-                eprintln!("  left out: {}", discarded.reason);
-                writer.write(&Line::DiscardedLaunch(discarded))?;
-                return Ok(None);
-            }
-        };
-        if let Some((app, state)) = bench.prepage.kept(&program.name)? {
-            launch.known_pages = Some(state.sequence.pages());
-            learned = is_decided(&state).then_some(app);
-            is_enough = !is_open(&state) || (!is_cold && learned.is_some());
-            match state.phase {
-                Phase::Profiling => known.profiling = state,
-                Phase::Prefetch => known.state = state,
-                // The sequence is not kept: the last one says what the program reads.
-                Phase::Generation | Phase::Off(_) => {}
-            }
-        }
-        show(&launch, true);
-        writer.write(&Line::LearningLaunch(launch))?;
-        if is_enough || (learned.is_none() && block + 1 >= PROFILING_LAUNCHES_MAX) {
-            break;
-        }
-    }
-    if let Some(app) = learned {
-        let pages = SequencePages::of(&known.state.sequence);
-        return Ok(Some(Learned {
-            program,
-            app,
-            known,
-            pages,
-        }));
-    }
-    let reason = format!("prepage does not learn it: {:?}", known.profiling.phase);
-    eprintln!("  left out: {reason}");
-    writer.write(&Line::DiscardedLaunch(Box::new(Discarded {
-        slot: learning_slot(&program, PROFILING_LAUNCHES_MAX),
-        reason,
-        state: None,
-    })))?;
-    Ok(None)
-}
-
-fn learning_slot(program: &Prepared, block: u32) -> Slot {
-    Slot {
-        program: program.name.clone(),
-        block,
-        order: 0,
-        scenario: Scenario::Record,
-        attempt: 0,
-    }
-}
-
-/// Whether prepage helps, or leaves alone.
-fn is_decided(state: &LaunchState) -> bool {
-    matches!(state.phase, Phase::Prefetch | Phase::Off(_))
-}
-
-/// Whether cold launches are still to be learned from: the sequence is being refined, or help is on trial.
-fn is_open(state: &LaunchState) -> bool {
-    let parameters = LaunchParams::default();
-    match state.phase {
-        Phase::Prefetch => is_refining(state, &parameters) || is_unclear(state, &parameters),
-        Phase::Off(_) => false,
-        Phase::Profiling | Phase::Generation => true,
-    }
-}
-
 /// Measures one slot, again if the launch has to be discarded.
 fn measure_slot(
     bench: &mut Bench,
@@ -346,7 +276,8 @@ fn measure_slot(
     Ok(())
 }
 
-fn show(launch: &Launch, is_learning: bool) {
+/// Says how a launch went.
+pub fn show(launch: &Launch, is_learning: bool) {
     let reported = |path| launch.reported(path).unwrap_or(0.0);
     let read_mib = launch.system.get("pgpgin").unwrap_or(&0.0) / 1024.0;
     eprintln!(

@@ -4,6 +4,7 @@ use super::accesses::{Recorder, first_accesses};
 use super::activity::{self, Activity, Instruments};
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
+use super::detected;
 use super::held::{Held, Running};
 use super::picture::{Limits, Seen};
 use super::preload::Preload;
@@ -23,6 +24,12 @@ use std::process::ExitStatus;
 
 /// What became of a slot.
 pub type Outcome = std::result::Result<Box<Launch>, Box<Discarded>>;
+
+/// prepage's report of a launch, `None` where it took no part; or why the launch is not to be used.
+pub type Report = std::result::Result<Option<serde_json::Value>, String>;
+
+/// Why a launch of which prepage says nothing, though it took part, is not to be used.
+pub const NO_REPORT: &str = "prepage made no report";
 
 /// What is launched.
 #[derive(Clone, Copy, Debug)]
@@ -84,23 +91,54 @@ pub fn measure(
         recorder: None,
         instruments: subject.is_over_time.then(|| bench.instruments()),
     };
-    let seen = watch(bench, parameters, wanted)?;
     let is_reported = slot.scenario.is_reported() && !is_left_alone;
-    let report = if is_reported {
-        bench.prepage.wait_for_report(name, slot.scenario)
-    } else {
-        None
+    let (seen, report) = watch_reported(bench, parameters, slot.scenario, wanted, is_reported)?;
+    let unusable = why_unusable(bench, parameters, &seen);
+    let report = match unusable.map_or(report, Err) {
+        Ok(report) => report,
+        Err(reason) => return discard(format!("{reason}: {}", bench.last_words(program))),
     };
-    bench.end_processes();
-    if let Some(reason) = why_unusable(bench, parameters, &seen, is_reported && report.is_none()) {
-        return discard(format!("{reason}{}", bench.last_words(program)));
+    if detected::is_held_out(slot.scenario, report.as_ref()) {
+        return discard("held out".into());
     }
+    let is_passed = match &bench.detector {
+        Some(detector) if slot.scenario == Scenario::Detected && report.is_none() => {
+            detector.leaves_alone(&learned.app)?
+        }
+        _ => false,
+    };
     let store_bytes = bench.prepage.store_bytes(name);
     Ok(Ok(Box::new(Launch {
-        left_alone: is_left_alone,
+        left_alone: is_left_alone || is_passed,
         other_program: other.map(|other| other.program.name.clone()),
         ..launch(slot, seen, Some(state), report, store_bytes)
     })))
+}
+
+/// Launches a command, sees its end and waits for what prepage reports of it; then nothing of it runs any more.
+fn watch_reported(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    scenario: Scenario,
+    wanted: Wanted<'_>,
+    is_reported: bool,
+) -> Result<(Watched, Report)> {
+    let name = &wanted.program.name;
+    let is_detected = scenario == Scenario::Detected;
+    if let Some(detector) = bench.detector.as_mut().filter(|_| is_detected) {
+        detector.begin()?;
+    }
+    let seen = watch(bench, parameters, wanted)?;
+    let report = match &mut bench.detector {
+        Some(detector) if is_detected => detector.end()?,
+        _ if is_reported => {
+            let report = bench.prepage.wait_for_report(name, scenario);
+            report.map(Some).ok_or_else(|| NO_REPORT.into())
+        }
+        _ => Ok(None),
+    };
+    bench.end_processes();
+    Ok((seen, report))
 }
 
 /// Nothing of the program's sequence is cached; why it is, if so.
@@ -121,7 +159,8 @@ fn make_warm(
     Ok((state, cache::why_not_warm(&state)))
 }
 
-/// A launch from which prepage learns. An error if the program fails: then there is nothing to measure.
+/// A launch from which prepage learns: by itself, or its service where the slot is one of [`Scenario::Detected`]. Discarded
+/// if the program fails: then there is nothing to measure.
 pub fn learn(
     bench: &mut Bench,
     parameters: &Parameters,
@@ -129,24 +168,26 @@ pub fn learn(
     slot: &Slot,
     is_cold: bool,
 ) -> Result<Outcome> {
-    let line = bench.prepage.learning(&program.name, &program.command);
+    let line = match slot.scenario {
+        Scenario::Detected => program.command.clone(),
+        _ => bench.prepage.learning(&program.name, &program.command),
+    };
     let wanted = Wanted {
         is_cold,
         ..Wanted::of(program, &line)
     };
-    let seen = watch(bench, parameters, wanted)?;
-    let report = bench.prepage.wait_for_report(&program.name, slot.scenario);
-    bench.end_processes();
-    if let Some(reason) = why_failed(&seen, report.is_none()) {
-        let reason = format!("{reason}{}", bench.last_words(program));
-        return Ok(Err(Box::new(Discarded {
+    let (seen, report) = watch_reported(bench, parameters, slot.scenario, wanted, true)?;
+    match why_failed(&seen).map_or(report, Err) {
+        Ok(report) => {
+            let store_bytes = bench.prepage.store_bytes(&program.name);
+            Ok(Ok(Box::new(launch(slot, seen, None, report, store_bytes))))
+        }
+        Err(reason) => Ok(Err(Box::new(Discarded {
             slot: slot.clone(),
-            reason,
+            reason: format!("{reason}: {}", bench.last_words(program)),
             state: None,
-        })));
+        }))),
     }
-    let store_bytes = bench.prepage.store_bytes(&program.name);
-    Ok(Ok(Box::new(launch(slot, seen, None, report, store_bytes))))
 }
 
 /// Launches the program once, in no sample. Returns how long that took, in nanoseconds.
@@ -232,7 +273,7 @@ struct Watched {
 /// CPU times and machine-wide counters at one moment.
 struct Counted {
     own_us: u64,
-    group_us: u64,
+    measured_us: u64,
     session_us: u64,
     system: BTreeMap<String, f64>,
 }
@@ -241,7 +282,7 @@ impl Counted {
     fn read(bench: &Bench) -> Self {
         Self {
             own_us: process_cpu_us(),
-            group_us: bench.group.cpu_us(),
+            measured_us: bench.measured_cpu_us(),
             session_us: bench.session_cpu_us(),
             system: system_counters(),
         }
@@ -360,7 +401,7 @@ fn leave_to_end(running: Running, status: Option<ExitStatus>) {
 }
 
 fn difference(before: &Counted, after: &Counted) -> Watched {
-    let cpu_us = after.group_us.saturating_sub(before.group_us);
+    let cpu_us = after.measured_us.saturating_sub(before.measured_us);
     let taking_part_us =
         cpu_us + after.own_us - before.own_us + after.session_us.saturating_sub(before.session_us);
     let system = system_and_strangers_since(&after.system, &before.system, taking_part_us);
@@ -378,26 +419,18 @@ fn difference(before: &Counted, after: &Counted) -> Watched {
 }
 
 /// Why a launch says nothing, if so. One that is merely slow is never discarded.
-fn why_unusable(
-    bench: &Bench,
-    parameters: &Parameters,
-    watched: &Watched,
-    lacks_report: bool,
-) -> Option<String> {
+fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Option<String> {
     // /proc/stat counts in ticks of 10 ms on every processor: so much says nothing.
     const RESOLUTION_MS: f64 = 30.0;
     let window_ms = watched.counted_ns as f64 / 1e6 * bench.cores as f64;
     let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0 + RESOLUTION_MS;
     if watched.system["strangers_ms"] > strangers_ms_max {
-        return Some(format!("{STRANGERS_LOAD}: "));
+        return Some(STRANGERS_LOAD.into());
     }
-    why_failed(watched, lacks_report)
+    why_failed(watched)
 }
 
-fn why_failed(watched: &Watched, lacks_report: bool) -> Option<String> {
-    match watched.status {
-        Some(status) if !status.success() => Some(format!("the program failed: {status}: ")),
-        _ if lacks_report => Some("prepage made no report: ".into()),
-        _ => None,
-    }
+fn why_failed(watched: &Watched) -> Option<String> {
+    let failed = watched.status.filter(|status| !status.success());
+    failed.map(|status| format!("the program failed: {status}"))
 }

@@ -27,6 +27,10 @@ pub enum Scenario {
     Sorted,
     /// prepage reads in the order of the launch, beside the program: FAST.
     Fast,
+    /// The program alone, and prepage's service sees its exec: what most users get. The service has learned the program
+    /// before, from launches of the same kind. In every other scenario its mode is off. A launch that it holds out is
+    /// discarded, and launched again: none of `fast` is held out either.
+    Detected,
     /// prepage reads, and there is no program: t_ssd.
     PrefetchOnly,
     /// prepage reads the same files from beginning to end, beside the program.
@@ -102,6 +106,7 @@ impl Scenario {
             Self::Warm => "warm",
             Self::Sorted => "sorted",
             Self::Fast => "fast",
+            Self::Detected => "detected",
             Self::PrefetchOnly => "prefetch_only",
             Self::WholeFiles => "whole_files",
             Self::Vmtouch => "vmtouch",
@@ -121,7 +126,7 @@ impl Scenario {
     /// What `prepage run` is told; `None` where prepage takes no part, not even as a launcher.
     pub fn prepage_arguments(self) -> Option<&'static [&'static str]> {
         match self {
-            Self::Cold | Self::Warm | Self::Vmtouch | Self::Preload => None,
+            Self::Cold | Self::Warm | Self::Detected | Self::Vmtouch | Self::Preload => None,
             Self::Sorted => Some(&["--order", "lba", "--start", "before"]),
             Self::Fast => Some(&["--order", "launch", "--start", "together"]),
             Self::PrefetchOnly => Some(&["--order", "launch", "--start", "only"]),
@@ -143,10 +148,13 @@ impl Scenario {
 
     /// Whether it is about what is known of a program: how it is fetched, or what recording it costs.
     pub fn needs_sequence(self) -> bool {
-        !matches!(self, Self::Cold | Self::Warm | Self::Fast | Self::Preload)
+        !matches!(
+            self,
+            Self::Cold | Self::Warm | Self::Fast | Self::Detected | Self::Preload
+        )
     }
 
-    /// Whether prepage reports the launch: one that is left alone is nobody's.
+    /// Whether `prepage run` reports the launch: one that is left alone is nobody's.
     pub fn is_reported(self) -> bool {
         self != Self::LeftAlone && self.prepage_arguments().is_some()
     }
@@ -167,5 +175,27 @@ impl Scenario {
     /// Whether the program itself runs.
     pub fn runs_program(self) -> bool {
         self != Self::PrefetchOnly
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn every_scenario_is_read_by_its_word_in_records_and_on_the_command_line() {
+        for scenario in Scenario::value_variants() {
+            let word = scenario.word();
+            assert_eq!(Scenario::from_str(word, false).as_ref(), Ok(scenario));
+            let text = serde_json::to_string(scenario).unwrap();
+            assert_eq!(text, format!("\"{word}\""));
+        }
+    }
+
+    #[test]
+    fn the_service_is_started_only_for_those_who_ask_for_it() {
+        let defaults = [&USUAL[..], &OVER_TIME, &OVERHEADS, &MISMATCH].concat();
+        assert!(!defaults.contains(&Scenario::Detected));
     }
 }

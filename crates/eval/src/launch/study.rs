@@ -76,8 +76,12 @@ pub struct ScenarioRow {
     pub time_ms: Option<Estimate>,
     /// Time over that of cold: median of the blocks' ratios.
     pub ratio_to_cold: Option<Estimate>,
+    /// Time less that of cold: median of the blocks' differences.
+    pub over_cold_ms: Option<Estimate>,
     /// (cold - scenario) / (cold - warm), of medians over the same blocks.
     pub gap_closed: Option<Estimate>,
+    /// From the exec until prepage's service began to help, in microseconds: the median. Only of launches that it saw so.
+    pub noticed_us: Option<f64>,
 }
 
 /// One scenario over all programs.
@@ -127,6 +131,8 @@ pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
     for line in lines {
         match line {
             Line::Launches(run) => add_circumstances(&mut first, *run),
+            // The service has learned apart from `prepage run`, whose numbers these are.
+            Line::LearningLaunch(launch) if launch.slot.scenario == Scenario::Detected => {}
             Line::LearningLaunch(launch) => learning.push(*launch),
             Line::FirstAccesses(one) => accesses.push(*one),
             Line::Launch(launch) => launches.push(*launch),
@@ -250,7 +256,10 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         .filter(|launch| launch.slot.scenario == scenario)
         .collect();
     let times_ms: Vec<f64> = own.iter().map(|launch| time_ms(launch)).collect();
-    let fetched = own.iter().filter_map(|l| l.reported("prefetch.pages"));
+    let median_reported = |path| {
+        let reported = own.iter().filter_map(|l| l.reported(path));
+        median(&reported.collect::<Vec<f64>>())
+    };
     let others = own.iter().filter_map(|l| l.other_program.clone());
     let is_compared = scenario != Scenario::Cold;
     ScenarioRow {
@@ -259,26 +268,35 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         helped: own.iter().filter(|launch| launch.is_helped()).count(),
         left_alone: own.iter().filter(|launch| launch.left_alone).count(),
         capped: own.iter().filter(|launch| launch.capped).count(),
-        fetched_pages: median(&fetched.collect::<Vec<f64>>()),
+        fetched_pages: median_reported("prefetch.pages"),
         other_programs: others.collect(),
         time_ms: median_estimate(&times_ms),
         times_ms,
         ratio_to_cold: is_compared
-            .then(|| ratio_to_cold(launches, scenario))
+            .then(|| against_cold(launches, scenario, |time, cold| time / cold))
+            .flatten(),
+        over_cold_ms: is_compared
+            .then(|| against_cold(launches, scenario, |time, cold| time - cold))
             .flatten(),
         gap_closed: (is_compared && scenario != Scenario::Warm && scenario.runs_program())
             .then(|| gap_closed(launches, scenario))
             .flatten(),
+        noticed_us: median_reported("noticed_us"),
     }
 }
 
-fn ratio_to_cold(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
+/// The median of what `compare` makes of each block's times, of the scenario and of cold.
+fn against_cold(
+    launches: &[Launch],
+    scenario: Scenario,
+    compare: fn(f64, f64) -> f64,
+) -> Option<Estimate> {
     let blocks = blocks(launches, &[Scenario::Cold, scenario]);
-    let ratios: Vec<f64> = blocks
+    let compared: Vec<f64> = blocks
         .iter()
-        .map(|block| block[&scenario] / block[&Scenario::Cold])
+        .map(|block| compare(block[&scenario], block[&Scenario::Cold]))
         .collect();
-    median_estimate(&ratios)
+    median_estimate(&compared)
 }
 
 fn gap_closed(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
@@ -402,7 +420,7 @@ fn simultaneous_rows(all: &[Simultaneous]) -> Vec<SimultaneousRow> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::record::tests::{launch, run};
+    use super::super::record::tests::{detected, launch, run};
     use super::*;
 
     /// Ten blocks of two programs, some twice as slow as others in every scenario; what is fetched takes 60 ms.
@@ -492,6 +510,42 @@ pub(crate) mod tests {
         assert_eq!(cost("prefetch CPU, us"), Some(500.0));
         assert_eq!(cost("store, bytes"), Some(4_096.0));
         assert_eq!(cost("begin to exec, us"), None);
+    }
+
+    /// The same, and each block has a launch that the service saw 400 us after its exec, and one that taught it before.
+    pub fn with_detected() -> Vec<Line> {
+        let mut lines = lines();
+        for program in ["git", "gcc", "node", "vim"] {
+            let mut learned = detected(program, 0, 210.0, 300);
+            learned.known_pages = Some(700);
+            lines.push(Line::LearningLaunch(Box::new(learned)));
+            for block in 0..10 {
+                let slow = 1.0 + f64::from(block % 2);
+                let launch = detected(program, block, 130.0 * slow, 400);
+                lines.push(Line::Launch(Box::new(launch)));
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn detected_launches_stand_beside_the_others_and_change_none_of_their_numbers() {
+        let (before, study) = (study_lines(lines()), study_lines(with_detected()));
+        let detected = row(&study.programs[0], Scenario::Detected);
+        assert_eq!(detected.ratio_to_cold.unwrap().value, 0.65);
+        assert_eq!(detected.over_cold_ms.unwrap().value, -105.0);
+        assert!((detected.gap_closed.unwrap().value - 0.7).abs() < 1e-9);
+        assert_eq!((detected.noticed_us, detected.helped), (Some(400.0), 10));
+        let json = |study: &LaunchStudy| {
+            let mut study = study.clone();
+            study.overall.retain(|o| o.scenario != Scenario::Detected);
+            for program in &mut study.programs {
+                let scenarios = &mut program.scenarios;
+                scenarios.retain(|s| s.scenario != Scenario::Detected);
+            }
+            serde_json::to_value(study).unwrap()
+        };
+        assert_eq!(json(&study), json(&before));
     }
 
     #[test]

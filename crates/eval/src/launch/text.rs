@@ -15,6 +15,7 @@ pub fn show(study: &LaunchStudy) -> String {
     let tables = [
         time_rows(study),
         ratio_rows(study),
+        unhelped_rows(study),
         bound_rows(study),
         tables::usage_rows(study),
         tables::overhead_rows(study),
@@ -96,8 +97,14 @@ pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     rows
 }
 
-/// A row for each program and the mean: time over cold, and of FAST the gap closed, and in how many launches prepage
-/// really helped.
+/// The measured scenarios that are what a user gets: who types `prepage run`, and who has the service.
+fn used(scenarios: &[Scenario]) -> impl Iterator<Item = Scenario> {
+    let used = [Scenario::Fast, Scenario::Detected].into_iter();
+    used.filter(|scenario| scenarios.contains(scenario))
+}
+
+/// A row for each program and the mean: time over cold, and of what a user gets the gap closed, and in how many launches
+/// prepage really helped; of the service also how soon after the exec.
 pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let scenarios = scenarios(study);
     let compared = || {
@@ -107,11 +114,14 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     if compared().next().is_none() {
         return Vec::new();
     }
-    let has_fast = scenarios.contains(&Scenario::Fast);
     let mut rows = vec![cells(&["time over cold, paired"])];
     rows[0].extend(compared().map(|s| s.word().to_owned()));
-    if has_fast {
-        rows[0].extend(cells(&["gap closed by fast", "helped"]));
+    for scenario in used(&scenarios) {
+        let gap_closed = format!("gap closed by {}", scenario.word());
+        rows[0].extend([gap_closed, "helped".into()]);
+    }
+    if scenarios.contains(&Scenario::Detected) {
+        rows[0].push("noticed, us".into());
     }
     for program in timed(study) {
         let mut row = vec![program.program.clone()];
@@ -120,10 +130,15 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
                 interval(row_of(program, scenario).and_then(|s| s.ratio_to_cold), 2)
             }),
         );
-        if has_fast {
-            let fast = row_of(program, Scenario::Fast);
-            row.push(percent(fast.and_then(|s| s.gap_closed)));
-            row.push(fast.map_or("-".into(), helped));
+        for scenario in used(&scenarios) {
+            let of_it = row_of(program, scenario);
+            row.push(percent(of_it.and_then(|s| s.gap_closed)));
+            row.push(of_it.map_or("-".into(), helped));
+        }
+        if scenarios.contains(&Scenario::Detected) {
+            let detected = row_of(program, Scenario::Detected);
+            let noticed_us = detected.and_then(|s| s.noticed_us);
+            row.push(noticed_us.map_or("-".into(), |us| format!("{us:.0}")));
         }
         rows.push(row);
     }
@@ -135,6 +150,27 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         }));
         row.resize(rows[0].len(), String::new());
         rows.push(row);
+    }
+    rows
+}
+
+/// A row for each program of which no launch was helped in a scenario that a user gets: what being left alone, or not yet
+/// known, costs it.
+pub fn unhelped_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let scenarios = scenarios(study);
+    let mut rows = vec![cells(&["not helped: over cold, ms, paired"])];
+    rows[0].extend(used(&scenarios).map(|s| s.word().to_owned()));
+    for program in timed(study) {
+        let over_cold_ms = |scenario| {
+            let not_helped = row_of(program, scenario).filter(|s| s.helped == 0);
+            not_helped.and_then(|s| s.over_cold_ms)
+        };
+        let of_each: Vec<Option<Estimate>> = used(&scenarios).map(over_cold_ms).collect();
+        if of_each.iter().any(Option::is_some) {
+            let mut row = vec![program.program.clone()];
+            row.extend(of_each.into_iter().map(|estimate| interval(estimate, 2)));
+            rows.push(row);
+        }
     }
     rows
 }
@@ -222,8 +258,9 @@ pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Line;
     use super::super::study::study_lines;
-    use super::super::study::tests::lines;
+    use super::super::study::tests::{lines, with_detected};
     use super::*;
 
     #[test]
@@ -244,6 +281,41 @@ mod tests {
         assert_eq!(time_rows(&study).len(), 5);
         // Nobody was launched at once: no empty table.
         assert!(!text.contains("at once"), "{text}");
+    }
+
+    #[test]
+    fn what_a_user_of_the_service_gets_stands_beside_what_prepage_run_gives() {
+        let rows = ratio_rows(&study_lines(with_detected()));
+        let of = |what: &str| {
+            let at = rows[0].iter().position(|cell| cell == what);
+            at.map(|at| &*rows[1][at])
+        };
+        assert_eq!(of("detected"), Some("0.65 [0.65, 0.65]"));
+        assert_eq!(of("gap closed by fast"), Some("80 % [80, 80]"));
+        assert_eq!(of("gap closed by detected"), Some("70 % [70, 70]"));
+        assert_eq!(of("noticed, us"), Some("400"));
+        // Records from before the scenario was have no column for it.
+        let rows = ratio_rows(&study_lines(lines()));
+        assert!(rows[0].iter().all(|cell| !cell.contains("detected")));
+        assert_eq!(rows[0].last().map(String::as_str), Some("helped"));
+    }
+
+    #[test]
+    fn what_is_not_helped_is_held_against_cold_in_milliseconds() {
+        let mut lines = with_detected();
+        assert_eq!(unhelped_rows(&study_lines(lines.clone())).len(), 1);
+        for line in &mut lines {
+            if let Line::Launch(launch) = line
+                && launch.slot.program == "git"
+                && launch.slot.scenario == Scenario::Detected
+            {
+                (launch.report, launch.left_alone) = (None, true);
+            }
+        }
+        let study = study_lines(lines);
+        let rows = unhelped_rows(&study);
+        assert_eq!(rows[1], ["git", "-", "-105.00 [-140.00, -70.00]"]);
+        assert!(show(&study).contains("left alone"));
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub fn scenario_colour(scenario: Scenario) -> &'static str {
         Scenario::Cold => "#d1495b",
         Scenario::Sorted => "#3d7ea6",
         Scenario::Fast => "#e09f3e",
+        Scenario::Detected => "#43aa8b",
         Scenario::PrefetchOnly => "#9a8c98",
         Scenario::WholeFiles => "#c77dba",
         Scenario::Vmtouch => "#7d6b5d",

@@ -1,0 +1,160 @@
+//! Launches that nobody announces: prepage's service sees their exec.
+
+use super::bench::{Bench, Learned};
+use super::learning::is_enough;
+use super::record::{Learn, Line, Parameters, Slot};
+use super::run::show;
+use super::sample::{self, Report};
+use super::scenario::Scenario;
+use crate::clock::{now_ns, sleep_ms};
+use crate::error::Result;
+use crate::group::Group;
+use crate::record::{Mode, Writer};
+use crate::service::Service;
+use prepage_core::identity::AppId;
+use prepage_core::launch::manager::{LaunchState, Phase};
+
+/// A launch that the service has not begun to record or help when it has been over for so long is none to it.
+const UNSEEN_MS: u64 = 100;
+/// The service's record of a launch comes at the latest when T_timeout is over, and a margin.
+const RECORD_LIMIT_MS: u64 = 13_000;
+
+/// The service, whose mode is off but for the launches that it is to see.
+#[derive(Debug)]
+pub struct Detector {
+    service: Service,
+    /// The number of the service's next launch.
+    next_launch: u64,
+}
+
+impl Detector {
+    /// Starts the service, which is told to help these programs.
+    ///
+    /// # Errors
+    /// Where it is not built, or does not start.
+    pub fn start(bench: &Bench, programs: &[Learned]) -> Result<Self> {
+        let group = bench.service_group()?;
+        let apps = programs.iter().map(|learned| &learned.app);
+        let config = bench.prepage.configuration_of_service(apps);
+        let (binaries, places) = (bench.prepage.binaries(), &bench.ground.places);
+        Ok(Self {
+            service: Service::start_alone(binaries, places, group, &config)?,
+            next_launch: 0,
+        })
+    }
+
+    /// Has the service see launches. Those until now, which others may have made, are passed over.
+    pub fn begin(&mut self) -> Result<()> {
+        self.service.set_mode(Mode::Full)?;
+        let seen = self.service.launches_from(self.next_launch)?;
+        self.next_launch = seen.last().map_or(self.next_launch, |last| last.number + 1);
+        Ok(())
+    }
+
+    /// Waits for the service's record of the one launch since [`Self::begin`], and has it see no more. There is none of a
+    /// launch that it leaves alone, or that was over before it could look at it.
+    pub fn end(&mut self) -> Result<Report> {
+        let report = self.wait_for_record();
+        self.service.set_mode(Mode::Off)?;
+        report
+    }
+
+    fn wait_for_record(&self) -> Result<Report> {
+        const STEP_MS: u64 = 10;
+        let began = now_ns();
+        loop {
+            let mut seen = self.service.launches_from(self.next_launch)?;
+            let waited_ms = (now_ns() - began) / 1_000_000;
+            match seen.pop() {
+                // Somebody else launched the program: which record is whose, nobody knows.
+                Some(_) if !seen.is_empty() => {
+                    return Ok(Err("another launch was seen beside it".into()));
+                }
+                Some(launch) if launch.record.is_some() => return Ok(Ok(launch.record)),
+                None if waited_ms >= UNSEEN_MS => return Ok(Ok(None)),
+                Some(_) if waited_ms >= RECORD_LIMIT_MS => {
+                    return Ok(Err(sample::NO_REPORT.into()));
+                }
+                _ => sleep_ms(STEP_MS),
+            }
+        }
+    }
+
+    /// What the service has learned of an application's launches.
+    pub fn state(&self, app: &AppId) -> Result<LaunchState> {
+        self.service.launch_state(app)
+    }
+
+    /// Whether it leaves an application alone.
+    pub fn leaves_alone(&self, app: &AppId) -> Result<bool> {
+        Ok(matches!(self.state(app)?.phase, Phase::Off(_)))
+    }
+
+    /// The service's group.
+    pub fn group(&self) -> &Group {
+        self.service.group()
+    }
+}
+
+/// Launches a program until the service knows what to do with it, by the rule by which `prepage run` learns. Where it does
+/// not come to know, the program is measured all the same: that is what a user gets.
+pub fn learn(
+    bench: &mut Bench,
+    parameters: &Parameters,
+    learned: &Learned,
+    writer: &mut Writer,
+) -> Result<()> {
+    let is_cold = parameters.learn == Learn::Cold;
+    let mut state = LaunchState::default();
+    for block in 0..parameters.learning_max {
+        let slot = Slot {
+            program: learned.program.name.clone(),
+            block,
+            order: 0,
+            scenario: Scenario::Detected,
+            attempt: 0,
+        };
+        let launch = sample::learn(bench, parameters, &learned.program, &slot, is_cold)?;
+        if let Some(detector) = &bench.detector {
+            state = detector.state(&learned.app)?;
+        }
+        match launch {
+            Ok(mut launch) => {
+                launch.known_pages = Some(state.sequence.pages());
+                show(&launch, true);
+                writer.write(&Line::LearningLaunch(launch))?;
+            }
+            Err(discarded) => {
+                eprintln!("  discarded: {}", discarded.reason);
+                writer.write(&Line::DiscardedLaunch(discarded))?;
+            }
+        }
+        if is_enough(&state, is_cold, block + 1) {
+            break;
+        }
+    }
+    let seen = state.launches;
+    eprintln!("  {:?} after {seen} launches that it saw", state.phase);
+    Ok(())
+}
+
+/// Whether the service held a launch out, by its record, as it does in the long run with one of `launch.holdout_every`.
+pub fn is_held_out(scenario: Scenario, record: Option<&serde_json::Value>) -> bool {
+    let is_so = |record: &serde_json::Value| record["decision"]["held_out"] == true;
+    scenario == Scenario::Detected && record.is_some_and(is_so)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_service_held_out_is_no_sample() {
+        let record = |held_out: bool| serde_json::json!({"decision": {"held_out": held_out}});
+        let (held_out, helped) = (record(true), record(false));
+        assert!(is_held_out(Scenario::Detected, Some(&held_out)));
+        assert!(!is_held_out(Scenario::Detected, Some(&helped)));
+        assert!(!is_held_out(Scenario::Detected, None), "left alone");
+        assert!(!is_held_out(Scenario::Record, Some(&held_out)));
+    }
+}
