@@ -5,12 +5,16 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
 
+# Where cargo builds; what is measured goes to target/ in any case.
+export CARGO_TARGET_DIR ?= target
+BIN = $(CARGO_TARGET_DIR)/release
+
 .PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-idle bench-report bench-quick \
     bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
-	scripts/as-root target/release/prepage-eval demo --prepage-bin target/release --out target/demo
+	scripts/as-root $(BIN)/prepage-eval demo --prepage-bin $(BIN) --out target/demo
 
 ## Formatting, clippy and documentation, then every test. Needs root: the kernel layer is tested against the kernel.
 test: setup-test lint
@@ -27,9 +31,9 @@ build: setup-build
 	$(CARGO) build --release --workspace --locked
 
 install: build
-	install -Dm755 target/release/prepage  $(DESTDIR)$(PREFIX)/bin/prepage
-	install -Dm755 target/release/prepage-control $(DESTDIR)$(PREFIX)/bin/prepage-control
-	install -Dm755 target/release/prepaged $(DESTDIR)$(PREFIX)/sbin/prepaged
+	install -Dm755 $(BIN)/prepage  $(DESTDIR)$(PREFIX)/bin/prepage
+	install -Dm755 $(BIN)/prepage-control $(DESTDIR)$(PREFIX)/bin/prepage-control
+	install -Dm755 $(BIN)/prepaged $(DESTDIR)$(PREFIX)/sbin/prepaged
 	install -Dm644 dist/prepage.toml $(DESTDIR)/etc/prepage/prepage.toml
 	sed 's|/usr/sbin/prepaged|$(PREFIX)/sbin/prepaged|' dist/prepaged.service | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(UNITDIR)/system/prepaged.service
@@ -38,9 +42,9 @@ install: build
 
 ## The fetch path alone: us per page, GB/s, and what a concurrently faulting application loses.
 bench-fetch: setup-build build
-	scripts/as-root target/release/prepage-eval fetch
+	scripts/as-root $(BIN)/prepage-eval fetch
 
-BENCH = scripts/as-root target/release/prepage-eval
+BENCH = scripts/as-root $(BIN)/prepage-eval
 
 ## The canonical evaluation, about three hours, by parts of at most an hour; each can be run by itself. A part that was
 ## interrupted goes on when the same is said again; `rm -r target/bench` begins anew.
@@ -99,7 +103,7 @@ FACTOR_APPS ?= chromium,writer,gimp
 bench-storage bench-swap bench-zram bench-mthp: bench-%: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	scripts/bench-factor $* target/release target/bench --apps $(FACTOR_APPS) --install
+	scripts/bench-factor $* $(BIN) target/bench --apps $(FACTOR_APPS) --install
 
 ## The core policies of ASAP section 6.5, alternating in one run: about eight minutes. The configuration says which
 ## cores are big and which little.

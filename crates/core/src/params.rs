@@ -173,7 +173,8 @@ pub struct SwitchParams {
     /// use, or being reclaimed. Twice as long each time that such a switch is undone by reclaim: what an application does in
     /// the background is not to be held in memory against it.
     pub onset_pause_ms: u64,
-    /// An application is largely swapped out where at least this share (0 to 1) of the plan's pages is.
+    /// An application is largely swapped out where at least this share (0 to 1) of the plan's anonymous pages is. Where the
+    /// plan has fewer than `onset_faults` of them, or there is none yet: of the anonymous memory of the process that faults.
     pub onset_swapped_share: f32,
     /// Least time between two switches of one application, in milliseconds: a signal within it is a repetition.
     pub repeat_ms: u64,
@@ -207,7 +208,7 @@ pub struct BudgetParams {
     /// The same for a file page. It is lower: who misses a page waits for the device, behind all that is in flight,
     /// for as long as it takes to read a hundred others.
     pub file_confidence: f32,
-    /// Both under memory pressure (some tasks stalled on memory).
+    /// Both under memory pressure: tasks stall on memory, anywhere on the machine (`service.pressure_percent`).
     pub confidence_pressure: f32,
     /// Most pages that a plan may be expected to waste: pages times one minus their probability.
     pub waste_pages_max: u64,
@@ -264,14 +265,39 @@ impl std::fmt::Display for ParamError {
 
 impl std::error::Error for ParamError {}
 
+/// Checks parameters that are shares.
+fn check_shares(shares: &[(&'static str, f32)]) -> Result<(), ParamError> {
+    let expected = "0 to 1";
+    match shares
+        .iter()
+        .find(|(_, share)| !(0.0..=1.0).contains(share))
+    {
+        Some(&(name, _)) => Err(ParamError { name, expected }),
+        None => Ok(()),
+    }
+}
+
 impl Params {
     /// Checks every range.
     ///
     /// # Errors
     /// The first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParamError> {
-        let share = |value: f32| (0.0..=1.0).contains(&value);
-        let rules: [(bool, &'static str, &'static str); 14] = [
+        check_shares(&[
+            (
+                "switch.onset_swapped_share",
+                self.switch.onset_swapped_share,
+            ),
+            ("budget.confidence", self.budget.confidence),
+            ("budget.file_confidence", self.budget.file_confidence),
+            (
+                "budget.confidence_pressure",
+                self.budget.confidence_pressure,
+            ),
+            ("budget.cool_below", self.budget.cool_below),
+            ("budget.calibration_keep", self.budget.calibration_keep),
+        ])?;
+        let rules: [(bool, &'static str, &'static str); 11] = [
             (
                 (1..=127).contains(&self.anon.timeout_switches),
                 "anon.timeout_switches",
@@ -327,23 +353,6 @@ impl Params {
                 self.switch.repeat_ms <= 60_000,
                 "switch.repeat_ms",
                 "0 to 60000",
-            ),
-            (
-                share(self.switch.onset_swapped_share),
-                "switch.onset_swapped_share",
-                "0 to 1",
-            ),
-            (
-                share(self.budget.confidence)
-                    && share(self.budget.file_confidence)
-                    && share(self.budget.confidence_pressure),
-                "budget.confidence",
-                "0 to 1, as budget.file_confidence and budget.confidence_pressure",
-            ),
-            (
-                share(self.budget.cool_below) && share(self.budget.calibration_keep),
-                "budget.cool_below",
-                "0 to 1, as budget.calibration_keep",
             ),
         ];
         match rules.iter().find(|(holds, ..)| !holds) {

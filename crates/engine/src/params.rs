@@ -220,7 +220,7 @@ impl EngineParams {
     pub fn check(&self) -> Result<(), ParamError> {
         let (fetch, observe) = (&self.fetch, &self.observe);
         let ring = |pages: usize| pages.is_power_of_two() && pages <= 1 << 14;
-        let rules: [(bool, &'static str, &'static str); 11] = [
+        let rules: [(bool, &'static str, &'static str); 12] = [
             (
                 (1..=1024).contains(&fetch.anon_batch_pages),
                 "fetch.anon_batch_pages",
@@ -259,9 +259,14 @@ impl EngineParams {
                 "at least 4096",
             ),
             (
-                ring(observe.fault_ring_pages) && ring(observe.file_ring_pages),
+                ring(observe.fault_ring_pages),
                 "observe.fault_ring_pages",
-                "a power of two up to 16384, as observe.file_ring_pages",
+                "a power of two up to 16384",
+            ),
+            (
+                ring(observe.file_ring_pages),
+                "observe.file_ring_pages",
+                "a power of two up to 16384",
             ),
             (
                 (0.0..=1.0).contains(&observe.reclaimed_share_max),

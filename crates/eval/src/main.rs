@@ -11,6 +11,7 @@ mod demo;
 mod disk_speed;
 mod display;
 mod error;
+mod examples;
 mod fetch;
 mod ground;
 mod group;
@@ -58,7 +59,7 @@ use throttle::Disk;
 
 /// Measures prepage on real applications: run, study, report; and its estimators on recordings: simulate.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(version, about, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -67,12 +68,16 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Switch to an application again and again and record every switch. Needs root.
+    #[command(after_long_help = examples::RUN)]
     Run(RunArguments),
     /// Launch programs again and again, cold, warm and helped, record every launch and print the study. Needs root.
+    #[command(after_long_help = examples::LAUNCH)]
     Launch(LaunchArguments),
     /// Let services sit idle, swapped out whole, then ask them again: the first response and the first seconds. Needs root.
+    #[command(after_long_help = examples::IDLE)]
     Idle(IdleArguments),
     /// Derive medians, intervals and paired ratios from records.
+    #[command(after_long_help = examples::STUDY)]
     Study {
         /// The records.
         #[arg(required = true)]
@@ -82,36 +87,39 @@ enum Command {
         json: bool,
     },
     /// Draw one self-contained HTML page from records.
+    #[command(after_long_help = examples::REPORT)]
     Report {
         /// The records.
         #[arg(required = true)]
         records: Vec<PathBuf>,
         /// The page.
-        #[arg(short, long, default_value = "report.html")]
+        #[arg(short, long, value_name = "FILE", default_value = "report.html")]
         out: PathBuf,
         /// Also write the tables as Markdown.
-        #[arg(long)]
+        #[arg(long, value_name = "FILE")]
         markdown: Option<PathBuf>,
     },
     /// Replay switches through the estimators: precision, recall, waste and memory by parameter. Needs no machine.
-    #[command(after_help = SIMULATE_EXAMPLES)]
+    #[command(after_long_help = examples::SIMULATE)]
     Simulate(simulate::SimulateArguments),
     /// Switches in both settings and launches, then the study and the report: seven to ten minutes. Needs root.
+    #[command(after_long_help = examples::DEMO)]
     Demo {
-        /// Where records and report go.
-        #[arg(short, long, default_value = "demo")]
+        /// The directory that records and report go to.
+        #[arg(short, long, value_name = "DIR", default_value = "demo")]
         out: PathBuf,
-        /// Samples of each mode; the pressure setting takes two thirds.
+        /// Samples of each mode; in the setting pressure two thirds of them.
         #[arg(long, default_value_t = 15)]
         samples: u32,
-        /// The seed.
+        /// The seed of every order and choice.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// The directory of prepage and prepaged; by default that of this program.
-        #[arg(long)]
+        #[arg(long, value_name = "DIR")]
         prepage_bin: Option<PathBuf>,
     },
     /// Measure the fetch path alone: us per page, GB/s, and what a faulting application loses to it. Needs root.
+    #[command(after_long_help = examples::FETCH)]
     Fetch {
         /// What the application is swapped out to; the only swap there is.
         #[arg(long, value_enum, default_value = "zram")]
@@ -174,14 +182,6 @@ enum Command {
     Restore,
 }
 
-const SIMULATE_EXAMPLES: &str = "\
-Examples:
-  prepaged --mode observe --record switches.jsonl        record, on any machine
-  prepage-eval simulate switches.jsonl
-  prepage-eval simulate --synthetic 1000                 made up: the paper's figures 5 and 6
-  prepage-eval simulate --sweep budget.confidence=0.4,0.6,0.8 --sweep anon.timeout_switches=3,5,8
-  prepage-eval simulate --set file.merge_gap_pages=0 --learning 12 --json";
-
 #[derive(Debug, Args)]
 struct RunArguments {
     /// The applications, or all; one after the other, and at once in the setting together.
@@ -195,10 +195,10 @@ struct RunArguments {
     /// Install the applications that are missing (Debian's packages, by apt-get).
     #[arg(long)]
     install: bool,
-    /// How they lose their memory.
+    /// How the applications lose their memory.
     #[arg(long, value_enum, default_value = "reclaimed")]
     setting: Setting,
-    /// The modes that alternate; by default all but the observing ones, and together off and full.
+    /// The modes that alternate [default: resident,off,anon,file,full; together off,full].
     #[arg(long, value_enum, value_delimiter = ',')]
     modes: Vec<Mode>,
     /// Samples of each mode and application [default: 15].
@@ -216,14 +216,14 @@ struct RunArguments {
     /// Switches of each application before the samples, in mode full: prepage learns [default: 10, together 6].
     #[arg(long)]
     warmup: Option<u32>,
-    /// The record.
-    #[arg(long, default_value = "records.jsonl")]
+    /// The record: JSON lines.
+    #[arg(long, value_name = "FILE", default_value = "records.jsonl")]
     out: PathBuf,
     /// Continue the record: what it holds is not measured again.
     #[arg(long)]
     resume: bool,
     /// The directory of prepage and prepaged; by default that of this program.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
     /// Run prepaged with this configuration (without its drop-ins) instead of the defaults. It goes into the record.
     #[arg(long, value_name = "FILE")]
@@ -231,14 +231,14 @@ struct RunArguments {
     /// In the settings pressure and together: the limit that all applications share, in MiB [default: 700, together 1000].
     #[arg(long)]
     limit_mib: Option<u64>,
-    /// In the pressure setting: the working set of a process that competes, in MiB [default: 650].
+    /// In the setting pressure: the working set of a process that competes, in MiB [default: 650].
     #[arg(long)]
     hog_mib: Option<u64>,
-    /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
-    #[arg(long, default_value_t = 10.0)]
+    /// Discard samples during which other processes use more of the machine's CPU time than this, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     strangers_percent_max: f64,
     /// Save a picture of each application after its first sample in this directory (PPM).
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIR")]
     screenshots: Option<PathBuf>,
     #[command(flatten)]
     factors: FactorArguments,
@@ -251,7 +251,7 @@ struct FactorArguments {
     /// What the applications are swapped out to; the only swap there is. By default whatever is active, else zram.
     #[arg(long, value_enum)]
     swap: Option<SwapKind>,
-    /// Compressor of zram or zswap [default: lz4, where no swap is active].
+    /// Compressor of zram or zswap: one that the kernel has [default: lz4, where no swap is active].
     #[arg(long)]
     compressor: Option<String>,
     /// Size of the swap that is set up if none is active, in MiB.
@@ -337,7 +337,7 @@ impl RunArguments {
 
 #[derive(Debug, Args)]
 struct LaunchArguments {
-    /// The programs: names of the table, or all; by default ten that are used much, as far as they are installed.
+    /// The programs, or all; by default the first ten of the list below, as far as they are installed.
     #[arg(long, value_delimiter = ',', conflicts_with = "command")]
     programs: Vec<String>,
     /// Install the programs that are missing (Debian's packages, by apt-get).
@@ -365,25 +365,25 @@ struct LaunchArguments {
     #[arg(long, value_enum, default_value = "native")]
     throttle: Disk,
     /// Then launch so many programs at once, for instance 2,5,10,15.
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..))]
+    #[arg(long, value_name = "PROGRAMS", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..))]
     simultaneous: Vec<u8>,
     /// Then launch each program so often more, cold, warm and fast, and record when processors and disk are busy (FAST's
     /// Figure 7).
     #[arg(long, value_name = "LAUNCHES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
     timelines: u32,
-    /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
-    #[arg(long, default_value_t = 10.0)]
+    /// Discard samples during which other processes use more of the machine's CPU time than this, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     strangers_percent_max: f64,
-    /// The record.
-    #[arg(long, default_value = "launches.jsonl")]
+    /// The record: JSON lines.
+    #[arg(long, value_name = "FILE", default_value = "launches.jsonl")]
     out: PathBuf,
     /// Continue the record: what it holds is not measured again.
     #[arg(long)]
     resume: bool,
     /// The directory of prepage; by default that of this program.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
-    /// Launch this command, which does its work and exits, instead of the table's programs.
+    /// Launch this command, which does its work and exits, instead of the programs.
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -417,7 +417,7 @@ impl LaunchArguments {
 
 #[derive(Debug, Args)]
 struct IdleArguments {
-    /// The services: redis, node, jvm.
+    /// The services, of redis, node and jvm.
     #[arg(long, value_delimiter = ',', default_value = "redis,node")]
     services: Vec<String>,
     /// Install the services that are missing (Debian's packages, by apt-get).
@@ -447,17 +447,17 @@ struct IdleArguments {
     /// How long a wakeup is measured, in seconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     window_s: u64,
-    /// Discard samples during which strangers use more of the machine's CPU time than so many hundredths.
-    #[arg(long, default_value_t = 10.0)]
+    /// Discard samples during which other processes use more of the machine's CPU time than this, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     strangers_percent_max: f64,
-    /// The record.
-    #[arg(long, default_value = "idle.jsonl")]
+    /// The record: JSON lines.
+    #[arg(long, value_name = "FILE", default_value = "idle.jsonl")]
     out: PathBuf,
     /// Continue the record: what it holds is not measured again.
     #[arg(long)]
     resume: bool,
     /// The directory of prepage and prepaged; by default that of this program.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
     /// Run prepaged with this configuration (without its drop-ins) instead of the defaults. It goes into the record.
     #[arg(long, value_name = "FILE")]

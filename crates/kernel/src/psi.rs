@@ -78,7 +78,9 @@ fn parse_stall(fields: &str) -> Option<Stall> {
 /// A descriptor that polls as POLLPRI, at most once a window, when tasks have waited for memory for `stall_us` within
 /// `window_us` (500 ms to 10 s). It lasts as long as the descriptor; POLLERR when its cgroup is gone.
 ///
-/// Without CAP_SYS_RESOURCE the window must be a multiple of 2 s (6.5+): `EINVAL`, and before that `EPERM`.
+/// Without CAP_SYS_RESOURCE the window must be a multiple of 2 s (6.5+): `EINVAL`, and before that `EPERM`. Such a trigger is
+/// woken by the first stall after it was made, be it of 1 ms (seen on 6.18): its first window begins at the total of the
+/// other kind of triggers, which stands still while there are none.
 pub fn trigger(file: &Path, stall_us: u64, window_us: u64) -> Result<OwnedFd> {
     let subject = || file.to_string_lossy();
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -167,7 +167,8 @@ impl Support {
                     .map(|pressure| format!("{} us in all", pressure.some.total_us)),
             ),
             psi_trigger: Fact::of(
-                psi::trigger(Path::new(psi::MEMORY), 150_000, 2_000_000).map(|_| "150 ms in 2 s"),
+                psi::trigger(Path::new(psi::MEMORY), 150_000, 2_000_000)
+                    .map(|_| "told of waits of 150 ms in 2 s"),
             ),
             cgroup_memory: memory.or(v2(Some("memory")).map(|_| Version::V2)),
             freezer_v1: mount_fact(v1("freezer")),
@@ -260,7 +261,7 @@ fn probe_madvise(advice: Advice) -> Fact {
     match Process::open(own_pid())
         .and_then(|own| process_madvise::advise(own.pidfd(), advice, &ranges))
     {
-        Ok(1) => Fact::when(true, "advised a page of our own"),
+        Ok(1) => Fact::when(true, "takes a page of our own"),
         Ok(_) => Fact::when(
             false,
             "EINVAL: this kernel does not take such advice, or our memory is locked",
@@ -274,8 +275,11 @@ fn probe_pagemap() -> Fact {
     let mut entries = [PageEntry::default()];
     match Pagemap::open(own_pid()).and_then(|pagemap| pagemap.read(own_page(&value), &mut entries))
     {
-        Ok(1) if entries[0].present() => Fact::when(true, "own stack is present"),
-        Ok(_) => Fact::when(false, "own stack is not present: entries are hidden"),
+        Ok(1) if entries[0].present() => Fact::when(true, "our own stack is in memory"),
+        Ok(_) => Fact::when(
+            false,
+            "our own stack seems not to be in memory: entries are hidden",
+        ),
         Err(error) => Fact::when(false, error.to_string()),
     }
 }
@@ -312,7 +316,7 @@ fn probe_ptrace() -> Fact {
     let yama = text::read_line("/proc/sys/kernel/yama/ptrace_scope");
     let detail = match &yama {
         Ok(scope) => format!("Yama's ptrace_scope is {scope}"),
-        Err(_) => "without Yama".to_owned(),
+        Err(_) => "no Yama that restricts it".to_owned(),
     };
     match ptrace::seize(i32::MAX) {
         Err(error) if error.is_gone() => Fact::when(yama.as_deref().ok() != Some("3"), detail),
@@ -353,8 +357,8 @@ fn probe_slice() -> Fact {
         Ok(Ok(Policy::Other {
             slice_us: Some(SLICE_US),
             ..
-        })) => Fact::when(true, "400 us read back"),
-        Ok(Ok(policy)) => Fact::when(false, format!("read back {policy:?}")),
+        })) => Fact::when(true, "400 us, as asked for"),
+        Ok(Ok(policy)) => Fact::when(false, format!("400 us were asked for, there is {policy:?}")),
         Ok(Err(error)) => Fact::when(false, error.to_string()),
         Err(_) => Fact::when(false, "the probing thread panicked"),
     }

@@ -80,7 +80,11 @@ impl Tracefs {
         if let Some(mount) = mounted {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             if let Ok(root) = rustix::fs::open(&mount.mount_point, flags, Mode::empty()) {
-                return Ok(Tracefs { root });
+                let mounted = Tracefs { root };
+                // Only root may look into it (6.18), although others may open it.
+                if mounted.has("events") {
+                    return Ok(mounted);
+                }
             }
         }
         Tracefs::open_detached()

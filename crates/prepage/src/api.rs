@@ -369,7 +369,7 @@ pub struct StatusReply {
     pub mode: Mode,
     /// On which cores, and how, file pages are fetched.
     pub core_policy: CorePolicy,
-    /// Whether there is memory pressure.
+    /// Whether there is memory pressure: tasks wait for memory, on the whole machine or in a control group at its limit.
     pub under_pressure: bool,
     /// What does not work on this machine, and what that costs.
     pub missing: Vec<String>,

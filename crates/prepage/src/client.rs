@@ -13,6 +13,10 @@ use std::time::Duration;
 /// Where the service listens unless it is told otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/prepage/prepage.sock";
 
+/// What to do where no service answers.
+pub const START_HINT: &str =
+    "Start it: `systemctl start prepaged`, or `sudo prepaged` in the foreground.";
+
 /// How long a reply may take. The service answers at once; only a stuck one exceeds this.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -53,9 +57,8 @@ impl std::fmt::Display for Error {
         match self {
             Self::NotRunning { socket, source } => write!(
                 f,
-                "the service does not answer at {}: {source}\n\
-                 Start it with `systemctl start prepaged`, or as root in the foreground with `prepaged`.\n\
-                 Without it applications run as ever, only nothing is learned or fetched; \
+                "the service does not answer at {}: {source}\n{START_HINT}\n\
+                 Without it applications run as ever, only nothing is learned or fetched;\n\
                  `prepage doctor` works without it.",
                 socket.display()
             ),

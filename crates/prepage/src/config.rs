@@ -19,6 +19,12 @@ pub const FILE_DEFAULT: &str = "/etc/prepage/prepage.toml";
 /// Most drop-ins read.
 const DROP_INS_MAX: usize = 256;
 
+/// Most characters of a line that is quoted, for what is wrong in it.
+const LINE_CHARS_MAX: usize = 80;
+
+/// Most characters of what the parser says. The names of all keys of a table are the longest that is of use.
+const MESSAGE_CHARS_MAX: usize = 600;
+
 /// Which applications are tracked by themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -56,13 +62,15 @@ pub struct ServiceSettings {
     /// Which launches are helped without `prepage run`: `tracked`, those of tracked applications; `interactive`, in
     /// addition those of every program launched in a graphical session and not from a terminal; `off`, none.
     pub launches: LaunchPolicy,
-    /// Applications to track whenever they are found, by id (`desktop:org.gimp.GIMP@1000`) or name (`gimp`).
+    /// Applications to track, by id (`desktop:org.gimp.GIMP@1000`), name or command (`gimp`): from their first launch on, and
+    /// whenever they are found running.
     pub applications: Vec<String>,
     /// The socket of the API. A change needs a restart.
     pub socket: PathBuf,
     /// The directory of the profiles. A change needs a restart.
     pub state: PathBuf,
-    /// Percent (1 to 100) of two seconds in which some task must wait for memory until it counts as pressure.
+    /// Percent (1 to 100) of two seconds in which some task must wait for memory until it counts as pressure. The kernel
+    /// counts tasks whose control group is at its own limit, too.
     pub pressure_percent: u32,
 }
 
@@ -264,22 +272,27 @@ fn drop_ins(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(paths)
 }
 
-fn line_of(text: &str, offset: usize) -> (usize, &str) {
+fn line_of(text: &str, offset: usize) -> (usize, String) {
     let before = text.get(..offset).unwrap_or(text);
     let number = before.matches('\n').count();
-    (
-        number + 1,
-        text.lines().nth(number).unwrap_or_default().trim(),
-    )
+    let line = text.lines().nth(number).unwrap_or_default().trim();
+    (number + 1, quoted(line, LINE_CHARS_MAX))
 }
 
 fn mistake(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     let (number, line) = line_of(text, error.span().map_or(0, |s| s.start));
-    let message = error.message();
+    // It quotes the value that was given.
+    let message = quoted(error.message(), MESSAGE_CHARS_MAX);
     ConfigError(format!(
         "{}:{number}: {message}, in: {line}",
         path.display()
     ))
+}
+
+/// The beginning of a text, on one line.
+fn quoted(text: &str, chars_max: usize) -> String {
+    let on_one_line = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(chars_max).map(on_one_line).collect()
 }
 
 /// Says where the value that is out of its range was given last.
@@ -357,6 +370,10 @@ mod tests {
                 vec!["0.toml:2", "1 to 100"],
             ),
             (
+                vec!["[budget]\nfile_confidence = 2"],
+                vec!["0.toml:2", "budget.file_confidence", "0 to 1"],
+            ),
+            (
                 vec!["[fetch]\npace_pages=0"],
                 vec!["0.toml:2", "at least 1"],
             ),
@@ -371,6 +388,36 @@ mod tests {
                 assert!(error.contains(part), "{part:?} is not in {error:?}");
             }
         }
+    }
+
+    /// Of a wrong value the file and the line are told only where its own key is named.
+    #[test]
+    fn each_share_that_is_out_of_its_range_is_named() {
+        let defaults = toml::Table::try_from(Config::default()).expect("TOML");
+        let keys = defaults.iter().flat_map(|(table, keys)| {
+            let keys = keys.as_table().expect("a table").iter();
+            keys.filter(|(_, value)| value.is_float())
+                .map(move |(key, _)| (table, key))
+        });
+        let keys: Vec<_> = keys.collect();
+        assert!(keys.len() > 8, "{keys:?}");
+        for (table, key) in keys {
+            let error = parse(&[&format!("[{table}]\n{key} = -0.5")]).expect_err(key);
+            let expected = format!("0.toml:2: {table}.{key} must be 0 to 1");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_of_a_mistake_is_one_line_and_bounded() {
+        let error = parse(&[&format!("[switch]\nquiet_ms = \"{}\"", "ü".repeat(100_000))]);
+        let error = error.expect_err("no number");
+        assert!(error.contains("0.toml:2") && error.chars().count() < 1_000);
+        let error = parse(&["[anon]\nrule = \"\"\"\nx\ny\"\"\""]).expect_err("no rule");
+        assert!(
+            error.contains("x y") && error.lines().count() == 1,
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reads from /proc what [`crate::identity`] decides upon.
 
 use crate::cgroups::{self, Hierarchies};
-use crate::identity::{self, Identity, ProcessFacts, Surroundings};
+use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
 use prepage_kernel::{Result, process};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +21,31 @@ pub fn surroundings() -> Surroundings {
         hierarchies: Hierarchies::mounted(),
         init_groups: cgroups::memberships(1),
         own_groups: cgroups::memberships(std::process::id().cast_signed()),
+    }
+}
+
+/// Where commands are looked for that users name: everybody's directories, since whoever asks may not be who is asked.
+const COMMAND_DIRECTORIES: [&str; 8] = [
+    "/usr/local/bin",
+    "/usr/bin",
+    "/bin",
+    "/usr/local/games",
+    "/usr/games",
+    "/usr/local/sbin",
+    "/usr/sbin",
+    "/sbin",
+];
+
+/// What a user typed for an application, with the executable that a command of this name leads to.
+pub fn named(text: &str) -> Named {
+    let in_directory = text.rsplit_once('/').map(|(directory, _)| directory);
+    let is_looked_up =
+        |d: &&&str| !text.is_empty() && in_directory.is_none_or(|directory| directory == **d);
+    let mut directories = COMMAND_DIRECTORIES.iter().filter(is_looked_up);
+    let found = directories.find_map(|d| std::fs::canonicalize(Path::new(d).join(text)).ok());
+    Named {
+        text: text.to_owned(),
+        executable: found.and_then(|path| path.into_os_string().into_string().ok()),
     }
 }
 
@@ -130,4 +155,26 @@ pub fn running(around: &Surroundings) -> Vec<Identity> {
         }
     }
     found.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_the_executable_that_its_command_leads_to() {
+        let executable = std::fs::canonicalize("/bin/sh").expect("every system has a shell");
+        for text in ["sh", "/bin/sh"] {
+            assert_eq!(named(text).executable.as_deref(), executable.to_str());
+        }
+        for text in [
+            "",
+            "no such command",
+            "bin/sh",
+            "/etc/passwd",
+            "../../etc/passwd",
+        ] {
+            assert_eq!(named(text).executable, None, "{text:?}");
+        }
+    }
 }

@@ -102,6 +102,32 @@ pub fn program(process: &ProcessFacts) -> Option<AppId> {
     })
 }
 
+/// What a user typed for an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// As it was typed.
+    pub text: String,
+    /// The executable that a command of this name is: `gimp` may be a link to `gimp-2.10`.
+    pub executable: Option<String>,
+}
+
+impl Named {
+    /// Whether it means this application.
+    pub fn means(&self, app: &AppId) -> bool {
+        let is_executable =
+            app.kind == AppKind::Executable && self.executable.as_deref() == Some(&*app.name);
+        is_executable || matches(app, &self.text)
+    }
+
+    /// The last part of the path of the executable that it means, if it means one.
+    pub fn executable_name(&self) -> &str {
+        let path = self.executable.as_deref().unwrap_or(&self.text);
+        let name = base_name(path);
+        // An id ends with the owner.
+        name.rsplit_once('@').map_or(name, |(name, _)| name)
+    }
+}
+
 /// Whether what a user typed means this application: its whole id, its name, the last part of the executable's
 /// path, or the last part of a desktop id.
 pub fn matches(app: &AppId, text: &str) -> bool {

@@ -10,14 +10,14 @@ use std::process::ExitCode;
 
 /// Makes applications on a stock Linux kernel come back faster.
 ///
-/// prepaged learns which pages an application touches when it is switched to, and fetches exactly those pages, in
-/// parallel and ahead of the faults, the next time. It runs in the foreground, or under systemd as prepaged.service;
+/// prepaged learns which pages an application touches when it is switched to or launched, and fetches exactly those
+/// pages, in parallel and ahead of the faults, the next time. It runs in the foreground, or under systemd as prepaged.service;
 /// `prepage` talks to it.
 ///
 /// It needs root. Whatever else it cannot have (swap, perf, tracefs, PSI) costs it a part of what it does, and it says
 /// so once at the start; `prepage doctor` says it too.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_long_help = AFTER)]
+#[command(version, max_term_width = 80, after_long_help = AFTER)]
 struct Arguments {
     /// The configuration; FILE.d/*.toml are its drop-ins. Default: /etc/prepage/prepage.toml, where it exists.
     #[arg(long, value_name = "FILE")]
@@ -34,10 +34,10 @@ struct Arguments {
     /// Mode to start in: off, observe, anon, file or full. Default: service.mode of the configuration, full.
     #[arg(long, value_name = "MODE", value_parser = |text: &str| parse_word::<Mode>(text))]
     mode: Option<Mode>,
-    /// Append every switch observed in mode observe to FILE, one JSON object a line, for the replay simulator.
+    /// Append every switch observed in mode observe to FILE, one JSON object a line, for prepage-eval simulate.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Check the configuration and end.
+    /// Say whether the configuration is right, and end.
     #[arg(long)]
     check: bool,
 }
@@ -51,6 +51,9 @@ Signals:
                     observe.fault_ring_pages, observe.file_ring_pages,
                     observe.onset_wakeup_faults and observe.access_events stay
                     as they are until the next start, with a warning
+
+Exit status: 0 ended by a signal, or with --check a right configuration; 1 it
+could not start, or the configuration is wrong; 2 wrong usage.
 
 Examples:
   prepaged                                     as configured

@@ -6,8 +6,12 @@ use serde_json::{Map, Value, json};
 /// Most bytes of one request. The largest is a profile to be imported.
 pub const REQUEST_BYTES_MAX: usize = 9 << 20;
 
-/// Most bytes of one request of a caller who is not root: none of those needs more.
+/// Most bytes of one request that imports nothing, and of any from a caller who is not root: none of those needs more.
 pub const SMALL_REQUEST_BYTES_MAX: usize = 16 << 10;
+
+/// Most separators of one request, no fewer than a small one can hold: a list of numbers takes up many times its length once
+/// it is read. What makes the largest request long is one string.
+const SEPARATORS_MAX: usize = SMALL_REQUEST_BYTES_MAX;
 
 /// What one connection has sent and nobody has looked at yet.
 #[derive(Debug)]
@@ -98,6 +102,10 @@ pub struct Request {
 /// # Errors
 /// What is wrong with it, in words.
 pub fn parse_request(message: &[u8]) -> Result<Request, String> {
+    let is_separator = |byte: &&u8| matches!(**byte, b',' | b'[' | b'{');
+    if message.iter().filter(is_separator).count() > SEPARATORS_MAX {
+        return Err(format!("more than {SEPARATORS_MAX} values"));
+    }
     let request: Request = serde_json::from_slice(message).map_err(|e| e.to_string())?;
     match request.method.rsplit_once('.') {
         Some((interface, method)) if !interface.is_empty() && !method.is_empty() => Ok(request),
@@ -208,6 +216,13 @@ mod tests {
             parse_request(deep.as_bytes()).is_err(),
             "nesting is bounded"
         );
+        let wide = |len| {
+            let values = "0,".repeat(len);
+            format!(r#"{{"method":"a.b","parameters":{{"x":[{values}0]}}}}"#)
+        };
+        assert!(parse_request(wide(8_000).as_bytes()).is_ok());
+        let refused = parse_request(wide(1 << 20).as_bytes());
+        assert!(refused.is_err_and(|reason| reason.contains("more than")));
     }
 
     #[test]

@@ -185,6 +185,23 @@ fn without_the_service_commands_say_so_and_doctor_works() {
     assert!(doctor.status.success());
     let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).expect("JSON");
     assert!(report["findings"].as_array().is_some_and(|f| f.len() > 10));
+    let said = String::from_utf8(output(&["doctor"]).stdout).expect("text");
+    assert!(said.contains("The service is not running"), "{said}");
+}
+
+#[test]
+fn doctor_tells_an_ordinary_user_that_root_has_more() {
+    let service = Service::start("");
+    let output = service.call_as(65_534, &["doctor"]);
+    let said = String::from_utf8(output.stdout).expect("text");
+    for part in [
+        "MISSING rights: user 65534",
+        "MISSING tracepoints (tracefs)",
+        "missing to this user: `sudo prepage doctor`",
+        "The service is running at",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+    }
 }
 
 #[test]

@@ -3,8 +3,12 @@
 mod common;
 
 use common::{Service, TempDir, application, is_root, message, wait_until};
+use prepage_kernel::psi::MemoryPressure;
+use prepage_kernel::readahead::fadvise_dontneed;
+use prepage_kernel::testing::group::{Group, v1};
 use rustix::process::Signal;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -121,7 +125,7 @@ fn random_and_mutated_bytes_harm_nothing() {
 }
 
 #[test]
-fn a_message_without_end_is_cut_off() {
+fn a_message_without_end_or_of_megabytes_is_refused() {
     assert!(
         is_root(),
         "this test needs root, whose requests may be longer"
@@ -133,7 +137,28 @@ fn a_message_without_end_is_cut_off() {
         .take_while(|_| stream.write_all(&piece).is_ok())
         .count();
     assert!(sent < 32, "{sent} MiB were taken in");
+    assert!(message(&mut stream).contains("longer than"));
+    assert_eq!(message(&mut stream), "", "it is refused once, and closed");
     service.call(&["status"]);
+    // Long, and whole: what is read of it, and said of it, takes no more.
+    let long = "x".repeat(8 << 20);
+    let wide = "0,".repeat(4 << 20);
+    for (request, reason) in [
+        (
+            format!(r#"{{"method":"a.{long}"}}"#),
+            "longer than 16384 bytes",
+        ),
+        (
+            format!(r#"{{"method":"a.b","parameters":{{"x":[{wide}0]}}}}"#),
+            "more than 16384 values",
+        ),
+    ] {
+        let mut stream = service.connect();
+        stream.write_all(request.as_bytes()).expect("sent");
+        stream.write_all(b"\0").expect("sent");
+        let reply = message(&mut stream);
+        assert!(reply.contains(reason) && reply.len() < 1_000, "{reply:.99}");
+    }
     assert!(resident_kib(service.pid()) < 40 << 10);
 }
 
@@ -373,6 +398,32 @@ fn systemd_is_told_of_start_and_end() {
     rustix::process::kill_process(pid, Signal::TERM).expect("signalled");
     assert_eq!(receive(), "STOPPING=1");
     assert!(child.0.wait().expect("ended").success());
+}
+
+/// The kernel's trigger fires for the first wait after it was made, however short.
+#[test]
+fn a_short_wait_for_memory_is_no_pressure() {
+    // Other tests have tasks wait, but not all the time.
+    let service = Service::start("[service]\npressure_percent = 100\n");
+    let group = Group::create(&v1("memory"));
+    group.write("memory.limit_in_bytes", 8 << 20);
+    let path = service.directory.path().join("file");
+    let file = std::fs::File::create(&path).expect("created");
+    (&file).write_all(&vec![1; 32 << 20]).expect("written");
+    file.sync_all().expect("synced");
+    fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
+    let waited_us = || MemoryPressure::read().expect("PSI").some.total_us;
+    let before_us = waited_us();
+    let line = "echo $$ > \"$0\"/cgroup.procs && cat \"$1\" > /dev/null";
+    let mut reader = std::process::Command::new("sh");
+    let reader = reader.args(["-c", line]).args([&group.0.directory, &path]);
+    assert!(reader.status().expect("sh").success());
+    assert!(waited_us() > before_us, "nobody waited for memory");
+    // The kernel looks every two seconds.
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(service.json(&["status"])["under_pressure"], false);
+    }
 }
 
 #[test]

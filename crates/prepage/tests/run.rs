@@ -331,6 +331,49 @@ fn a_store_that_cannot_be_used_stops_nothing() {
 }
 
 #[test]
+fn a_configuration_that_cannot_be_used_is_said_once_and_stops_nothing() {
+    let directory = TempDir::new();
+    let config = |name: &str, text: &str| script(&directory, name, text, 0o644);
+    // Each in a store of its own: an application that is left alone needs no configuration.
+    let launch = |number: usize, file: &str| {
+        let store = directory.path().join(format!("store{number}"));
+        let line = ["--config", file, "--", "sh", "-c", "exit 7"];
+        let ran = output(&store, &line);
+        (ran.status.code(), text(&ran.stderr))
+    };
+    let misspelt = config("misspelt", "[launch]\nn_rawsec = 3\n");
+    let out_of_range = config("out-of-range", "[launch]\nr_miss = 7\n");
+    let wrong = [
+        ("/no/such/file", "No such file"),
+        ("/tmp", "Is a directory"),
+        (&misspelt, "misspelt:2: unknown field `n_rawsec`"),
+        (&out_of_range, "out-of-range:2: launch.r_miss must be"),
+    ];
+    for (number, (file, part)) in wrong.into_iter().enumerate() {
+        let (status, said) = launch(number, file);
+        assert_eq!((status, said.lines().count()), (Some(7), 1), "{said}");
+        for part in [file, part, "the defaults are used"] {
+            assert!(said.contains(part), "{part:?} is not in {said}");
+        }
+    }
+    let right = config("right", "[launch]\nn_rawseq = 3\n");
+    assert_eq!(launch(wrong.len(), &right), (Some(7), String::new()));
+}
+
+#[test]
+fn a_configuration_that_the_service_does_not_read_is_said() {
+    let service = Service::start("");
+    let line = ["run", "--config", "mine.toml", "--", "sh", "-c", "exit 7"];
+    let ran = service.try_call(&line);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(7), "{said}");
+    assert!(
+        said.lines().count() == 1 && said.contains("mine.toml: not read"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_full_disk_stops_nothing() {
     let directory = TempDir::new();
     let mount = Command::new("mount")
@@ -540,7 +583,8 @@ fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
     );
 }
 
-/// Whether an application is listed says its configuration alone: it need not have run before, nor run on until it is found.
+/// Whether an application is listed says the configuration alone: it need not have run before, nor run on until it is
+/// found, nor be launched by its own name.
 #[test]
 fn the_service_sees_the_first_launch_of_a_listed_application() {
     let settings = "[service]\napplications = [\"listed\"]\n[launch]\nt_idle_ms = 300\n";
@@ -548,25 +592,21 @@ fn the_service_sees_the_first_launch_of_a_listed_application() {
     service.call(&["status"]);
     let apps = TempDir::new();
     let others = common::application(&apps, "unlisted");
-    let app = common::application(&apps, "listed");
+    let program = common::program(&apps, "listed");
+    let link = apps.path().join("link");
+    std::os::unix::fs::symlink(&program, &link).expect("a link");
+    let app = common::application_by(&program, Command::new("setsid").arg(&link).arg("600"));
     let launches = || {
-        service.json(&["stats"])["launches"]
-            .as_array()
-            .expect("a list")
-            .clone()
+        let stats = service.json(&["stats"]);
+        stats["launches"].as_array().expect("a list").clone()
     };
     wait_until("the launch", || !launches().is_empty());
-    let seen: Vec<_> = launches()
-        .iter()
-        .map(|launch| launch["app"].clone())
-        .collect();
+    let seen: Vec<_> = launches().iter().map(|l| l["app"].clone()).collect();
     let id = format!("executable:{}/listed@0", apps.path().display());
     assert_eq!(seen, [id.as_str()]);
-    let known = service.json(&["status"]);
-    assert_eq!(
-        (&known["apps"][0]["app"], &known["apps"][1]),
-        (&id.into(), &serde_json::Value::Null)
-    );
+    let tracked = service.json(&["status"])["apps"].clone();
+    assert_eq!(tracked[0]["app"], id);
+    assert!(tracked[1].is_null(), "{tracked}");
     drop((app, others));
 }
 

@@ -1,6 +1,6 @@
 //! Parameters of launch help (FAST, Table 2), with the paper's value named where it has one.
 
-use super::ParamError;
+use super::{ParamError, check_shares};
 use serde::{Deserialize, Serialize};
 
 /// In which order a launch's pages are fetched.
@@ -135,7 +135,11 @@ impl LaunchParams {
     /// # Errors
     /// The first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParamError> {
-        let share = |value: f32| (0.0..=1.0).contains(&value);
+        check_shares(&[
+            ("launch.recording_share_max", self.recording_share_max),
+            ("launch.gain_min", self.gain_min),
+            ("launch.r_miss", self.r_miss),
+        ])?;
         let rules: [(bool, &'static str, &'static str); 9] = [
             (
                 (1..=16).contains(&self.n_rawseq),
@@ -148,20 +152,19 @@ impl LaunchParams {
                 "at least 1 and at most launch.n_chk_costly",
             ),
             (
-                share(self.recording_share_max) && share(self.gain_min),
-                "launch.recording_share_max",
-                "0 to 1, as launch.gain_min",
-            ),
-            (share(self.r_miss), "launch.r_miss", "0 to 1"),
-            (
                 (1..=600_000).contains(&self.t_timeout_ms) && self.t_idle_ms <= self.t_timeout_ms,
                 "launch.t_timeout_ms",
                 "1 to 600000 and at least launch.t_idle_ms",
             ),
             (
-                self.merge_gap_pages <= 4_096 && (1..=1 << 16).contains(&self.merge_window_pages),
+                self.merge_gap_pages <= 4_096,
+                "launch.merge_gap_pages",
+                "0 to 4096",
+            ),
+            (
+                (1..=1 << 16).contains(&self.merge_window_pages),
                 "launch.merge_window_pages",
-                "1 to 65536, with launch.merge_gap_pages 0 to 4096",
+                "1 to 65536",
             ),
             (
                 self.call_bytes >= 4_096,
@@ -169,10 +172,14 @@ impl LaunchParams {
                 "at least 4096",
             ),
             (
-                (1..=self.trial_samples).contains(&self.samples_min)
-                    && self.trial_samples <= TIMES_MAX,
+                (1..=TIMES_MAX).contains(&self.trial_samples),
+                "launch.trial_samples",
+                "1 to 16",
+            ),
+            (
+                (1..=self.trial_samples).contains(&self.samples_min),
                 "launch.samples_min",
-                "at least 1 and at most launch.trial_samples, which is at most 16",
+                "at least 1 and at most launch.trial_samples",
             ),
             (
                 (1..=self.retry_launches_max).contains(&self.retry_launches),

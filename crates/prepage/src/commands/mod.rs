@@ -28,33 +28,34 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Tells prepaged which applications to make come back faster, and shows what it does.
+/// Tells prepaged which applications to make come back faster, launches commands faster, and shows what is done.
 ///
-/// prepaged learns which pages an application touches when it is switched to, and fetches exactly those the next time,
-/// ahead of the faults. Nothing is changed in the application or the kernel.
+/// prepaged learns which pages an application touches when it is switched to or launched, and fetches exactly those the
+/// next time, ahead of the faults. Nothing is changed in the application or the kernel.
 #[derive(Debug, Parser)]
-#[command(name = "prepage", bin_name = "prepage", version, max_term_width = 100, after_long_help = AFTER)]
+#[command(name = "prepage", bin_name = "prepage", version, max_term_width = 80, after_long_help = AFTER)]
 struct CommandLine {
     /// Socket of the service.
-    #[arg(long, global = true, value_name = "PATH", default_value = SOCKET_DEFAULT)]
+    #[arg(long, global = true, value_name = "PATH", default_value = SOCKET_DEFAULT, display_order = 100)]
     socket: PathBuf,
-    /// Print JSON, for programs.
-    #[arg(long, global = true)]
+    /// Print JSON, for programs; run and agent print none.
+    #[arg(long, global = true, display_order = 101)]
     json: bool,
     #[command(subcommand)]
     command: Command,
 }
 
 const AFTER: &str = "\
-Applications are named KIND:NAME@OWNER, as in desktop:org.gimp.GIMP@1000; where
-only one fits, `gimp` will do.
+Applications are named KIND:NAME@OWNER, as in desktop:org.gimp.GIMP@1000. KIND
+is desktop (a desktop entry), unit (of systemd), container, executable (a path)
+or named (by you), OWNER a user id. Where only one fits, `gimp` will do.
 You may act on your own applications; root on all.
 
 Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the service is not
 running.
 
 Examples:
-  prepage track --name gimp          from now on
+  prepage track --name gimp          from now on, also after restarts
   prepage status                     what is tracked
   prepage explain gimp               what the next switch would fetch, and why
   prepage stats gimp                 what the last switches did
@@ -63,34 +64,42 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Follow an application from now on, and after every restart of it
+    /// Follow an application from now on, and after every restart of it or of the service
     ///
     /// Without an option: the application that runs this command. It is named by its systemd unit or desktop id, its
     /// container, or its program, and found again by that name after a restart. All its running copies are followed:
     /// what is printed names each. A switch that is said to be to one process fetches for that process's copy only.
+    /// `service.applications` of the configuration tracks applications that do not run yet.
     #[command(after_long_help = "\
 Examples:
   prepage track --pid $(pidof gimp)
   prepage track --name firefox             running now, found by its name
   prepage track --cgroup /sys/fs/cgroup/system.slice/x.service
-  prepage track --pid 4711 --name editor   under a name of your own")]
+  prepage track --pid 4711 --name editor   under a name of your own; after a
+                                           restart found by its control group
+                                           only, where it has one of its own")]
     Track(TargetArguments),
     /// Follow an application no longer; what was learned is kept
+    ///
+    /// Without an option: the application that runs this command.
     #[command(
         after_long_help = "Examples:\n  prepage untrack --name gimp\n  prepage untrack --pid 4711"
     )]
     Untrack(TargetArguments),
     /// Say that a switch begins or ends
     ///
-    /// For frameworks that know it, and for scripts. Without an option: the application that runs this command.
-    /// Otherwise switches are found by window focus (`prepage agent`), by the onset of faults, and by thawing.
+    /// For frameworks that know it, and for scripts. Without an option: the application that runs this command. It must
+    /// be tracked. Switches that nobody says are found by window focus (`prepage agent`), by the onset of demand faults,
+    /// and by the thawing of a control group.
     #[command(after_long_help = "\
 Examples:
   prepage switch begin --name gimp   before its window is raised
   prepage switch end --name gimp     it is there; without this, it ends once no
-                                     fault has been seen for a while")]
+                                     demand faults have been seen for 250 ms
+                                     (switch.quiet_ms), at the latest after 3 s
+                                     (switch.cap_ms)")]
     Switch {
-        /// Begin or end.
+        /// Which of the two.
         edge: Edge,
         #[command(flatten)]
         target: TargetArguments,
@@ -102,13 +111,13 @@ Modes:
   observe   observe and learn, never fetch
   anon      fetch anonymous pages only
   file      fetch file pages only
-  full      fetch both
+  full      fetch both: the default
 
 Examples:
   prepage mode
   sudo prepage mode observe")]
     Mode {
-        /// The mode to change to.
+        /// The mode to change to; without it, the mode is shown.
         #[arg(value_parser = |text: &str| parse_word::<Mode>(text))]
         mode: Option<Mode>,
     },
@@ -116,7 +125,8 @@ Examples:
     /// (root)
     #[command(after_long_help = "\
 Policies (ASAP section 6.5):
-  asap        large files on the big cores, the rest on all others while idle
+  asap        large files on the big cores, the rest on all others while idle:
+              the default
   big1        one thread on one big core
   big-all     one thread on each big core
   little1     one thread on one little core
@@ -127,13 +137,27 @@ Examples:
   prepage policy
   sudo prepage policy big-all")]
     Policy {
-        /// The policy to change to.
+        /// The policy to change to; without it, the policy is shown.
         #[arg(value_parser = |text: &str| parse_word::<CorePolicy>(text))]
         policy: Option<CorePolicy>,
     },
     Run(run::RunArguments),
     /// Show the service's state and the applications tracked
-    #[command(after_long_help = "Example:\n  prepage status --json | jq '.apps[].app'")]
+    #[command(after_long_help = "\
+Columns:
+  state         running, switching or not running
+  processes     that are followed
+  switches      that were seen, since it was first tracked
+  planned       pages that the next switch would fetch, anonymous and file
+  tables        memory that what is known of it takes
+  launches      that were seen
+  launch phase  profiling: launches are recorded; prefetch: they are helped;
+                or why they are left alone
+  members       which process trees or control groups it is
+
+Examples:
+  prepage status
+  prepage status --json | jq '.apps[].app'")]
     Status,
     /// Show, forget, export and import what was learned
     #[command(after_long_help = "\
@@ -149,31 +173,35 @@ Examples:
     /// Show what is known of an application, what would be fetched and why, and what the last switches and launches did
     #[command(after_long_help = "\
 Histories read oldest first: + used in that switch, - not used. Pages with equal
-histories are one line; those with at least the plan's confidence are fetched.
+histories are one line; probability is how often such pages were used next, and
+those with at least the plan's confidence are fetched (budget.confidence, of
+files budget.file_confidence).
 
-Example:
-  prepage explain gimp")]
+Examples:
+  prepage explain gimp
+  prepage explain gimp --json | jq '.files[].of'")]
     Explain {
         /// The application.
         app: String,
     },
     /// Show what each of the last switches and launches did
     #[command(after_long_help = "\
-Columns, in pages, anonymous and file apart:
+Columns, in pages of 4 KiB on most machines, anonymous and file apart:
   faults      demand faults: pages the application had to wait for
   fetched     brought in by prepaging
   used        of these, seen used; unknown: nothing saw whether
   overtaken   of the faults, planned and reached before it was fetched; missed:
               not planned
   late        waited for while being fetched, no fault; late ms: how long, over
-              all threads. Of file pages only (6.13)
+              all threads. Of file pages only, from Linux 6.13 on
   precision   used of fetched, as far as known, and of how many (n)
   hold-out    where nothing was fetched (modes observe, or the other kind's):
               precision, and recall as the paper defines it, against all demand
               faults
-And: path, what the switch was held up for; CPU, of fetching and of observing;
-wasted, fetched for nothing.
-And of launches: read, pages that the device read for it; complete, when the
+  wasted      memory that was fetched for nothing
+And: source, what said that the switch began; ms, how long it took; path ms, how
+long it was held up; CPU ms, of fetching and of observing.
+And of launches: read, pages that the device read for it; complete ms, when the
 prefetch was; missed, requests that the sequence does not hold.
 
 Examples:
@@ -184,14 +212,18 @@ Examples:
         app: Option<String>,
     },
     /// Show what this kernel and this machine offer, what is missing, and what that costs
-    #[command(
-        after_long_help = "Works without the service.\n\nExample:\n  sudo prepage doctor   what the service sees, as root"
-    )]
+    #[command(after_long_help = "\
+Works without the service. What is missing is no failure: the exit status is 0.
+
+Examples:
+  sudo prepage doctor   what the service has, which is root
+  prepage doctor --json | jq '.findings[] | select(.state == \"missing\")'")]
     Doctor,
     /// Report the focus of windows to the service, from your X11 session
     ///
     /// Runs until the session ends; needs no rights. prepage-agent.service starts it with the session. It keeps running
-    /// while the service is away.
+    /// while the service is away. Only tracked applications are helped, unless service.track of the configuration is
+    /// `focused`.
     #[command(after_long_help = "\
 Examples:
   prepage agent                      in the session, on $DISPLAY
@@ -212,7 +244,7 @@ Examples:
 enum Edge {
     /// The application is switched to.
     Begin,
-    /// It is there.
+    /// The application is there.
     End,
 }
 
@@ -221,7 +253,7 @@ enum AppsAction {
     /// List the applications of which something is kept
     #[command(after_long_help = "Example:\n  prepage apps list --json | jq '.apps[].app'")]
     List,
-    /// Forget what was learned of an application
+    /// Forget what was learned of an application, and follow it no longer
     #[command(after_long_help = "Example:\n  prepage apps forget gimp")]
     Forget {
         /// The application.
@@ -229,7 +261,8 @@ enum AppsAction {
     },
     /// Write what was learned to a file, for other machines
     ///
-    /// Files in home, temporary and runtime directories are left out.
+    /// Of its launches and of file pages: what is learned of anonymous pages ends with their processes. Files in home,
+    /// temporary and runtime directories are left out.
     #[command(after_long_help = "Example:\n  prepage apps export gimp gimp.profile")]
     Export {
         /// The application.
@@ -237,7 +270,7 @@ enum AppsAction {
         /// The file; without it, or as -, standard output.
         file: Option<PathBuf>,
     },
-    /// Take over what was exported (root)
+    /// Take over what was exported, in place of what is known of the application (root)
     #[command(after_long_help = "Example:\n  sudo prepage apps import gimp.profile")]
     Import {
         /// The file; - is standard input.
@@ -254,7 +287,7 @@ struct TargetArguments {
     /// The application in this control group: its directory, of any hierarchy, v1 or v2.
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     cgroup: Option<PathBuf>,
-    /// The application of this name.
+    /// The application of this name. With --pid or --cgroup, track gives it this name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

@@ -42,8 +42,22 @@ const ANSWER_MAX: Duration = Duration::from_millis(50);
 /// `bash x.sh`, `java -jar x.jar`, `node x.js`.
 #[derive(Clone, Debug, PartialEq, Args)]
 #[command(after_long_help = "\
+ORDER:
+  launch       as launches first access the pages
+  lba          by their place on the disk
+  whole-files  every file from beginning to end
+  none         nothing is fetched
+START:
+  together     the command runs beside its prefetch
+  before       the prefetch is complete before the command runs
+  only         the command is not run
+WHEN:
+  auto         while there is something to learn
+  always, never
+
 Exit status: the command's; 126 where it cannot be executed, 127 where it is not
-found; with --start only, 0 where it is.
+found; with --start only, 0 where it is; 1 where --report or --cold cannot be
+done, 2 wrong usage.
 
 Examples:
   prepage run gimp
@@ -56,29 +70,32 @@ pub struct RunArguments {
     /// Drop what the page cache holds right before: for measurements (root).
     #[arg(long)]
     cold: bool,
-    /// Fetch in this order: launch, lba, whole-files or none. Without it as configured, and now and then not at all, to
-    /// measure whether it helps.
+    /// Fetch in this order: launch, lba, whole-files or none. Default: launch.order of the configuration, launch; and now
+    /// and then not at all, to measure whether it helps.
     #[arg(long, value_name = "ORDER", value_parser = |text: &str| parse_word::<LaunchOrder>(text))]
     order: Option<LaunchOrder>,
-    /// Run the command together with the prefetch, or after it (before); only: fetch, and do not run it.
+    /// When the command runs, seen from its prefetch: together, before or only. Default: launch.start of the configuration,
+    /// together.
     #[arg(long, value_name = "START", value_parser = |text: &str| parse_word::<LaunchStart>(text))]
     start: Option<LaunchStart>,
-    /// Record the launch: auto, always or never.
+    /// Record the launch, to learn from it: auto, always or never.
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = |text: &str| parse_word::<Record>(text))]
     record: Record,
     /// Say on standard error what is done, and what is not and why.
     #[arg(short, long)]
     verbose: bool,
-    /// Directory of the profiles; then the service is not asked. Default: service.state of the configuration.
+    /// Directory of the profiles; then the service is not asked. Default: service.state of the configuration,
+    /// /var/lib/prepage.
     #[arg(long, value_name = "DIR", env = "PREPAGE_STORE")]
     store: Option<PathBuf>,
-    /// The configuration; FILE.d/*.toml are its drop-ins. Default: /etc/prepage/prepage.toml, where it exists.
+    /// The configuration of a launch without the service; FILE.d/*.toml are its drop-ins. Where it is wrong, that is said,
+    /// and the defaults are used. Default: /etc/prepage/prepage.toml, where it exists.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Append one JSON line about the launch to FILE once it is over, which may be after the command.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// The command.
+    /// The command and its arguments: from its first word on nothing is an option of prepage's.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -116,7 +133,7 @@ impl RunArguments {
     /// Says something, if that is wanted.
     fn say(&self, text: impl std::fmt::Display) {
         if self.verbose {
-            let _ = writeln!(std::io::stderr(), "prepage: {text}");
+            complain(text);
         }
     }
 
@@ -130,7 +147,7 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
     let at = monotonic_ns();
     arguments.make_absolute();
     if let Some(refused) = prepare(&arguments) {
-        let _ = writeln!(std::io::stderr(), "prepage: {refused}");
+        complain(refused);
         return ExitCode::from(1);
     }
     let command = arguments.command.clone();
@@ -140,8 +157,10 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
     let (Some(process), Some(app)) = (process, app) else {
         if !arguments.runs_command() {
             let name = command.into_iter().next().unwrap_or_default();
-            let said = format!("prepage: {}: no such program to fetch for", name.display());
-            let _ = writeln!(std::io::stderr(), "{said}");
+            complain(format_args!(
+                "{}: no such program to fetch for",
+                name.display()
+            ));
             return ExitCode::from(127);
         }
         // exec knows best why.
@@ -157,7 +176,15 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
     // A store that was named is not the service's.
     if asked.arguments.store.is_none() {
         match Client::connect_within(socket, ANSWER_MAX) {
-            Ok(client) => return by_service::run(client, socket, &asked),
+            Ok(client) => {
+                if let Some(config) = &asked.arguments.config {
+                    complain(format_args!(
+                        "configuration {}: not read: the service helps, by its own; --store launches without it",
+                        config.display()
+                    ));
+                }
+                return by_service::run(client, socket, &asked);
+            }
             Err(error) if owner != 0 => {
                 asked.arguments.say(format_args!("not helped: {error}"));
                 return execute(None, &asked.arguments);
@@ -166,6 +193,11 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
         }
     }
     alone::run(asked)
+}
+
+/// Says something to whoever called.
+fn complain(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "prepage: {text}");
 }
 
 /// What comes before anything else: the report's file, so that its reader finds it, and the cold cache.
@@ -201,10 +233,10 @@ fn append_record(path: &Path, record: &LaunchRecord) -> std::io::Result<()> {
     append(path, &line)
 }
 
-/// The configuration; the defaults where it is wrong, since the command runs all the same.
+/// The configuration; the defaults where it is wrong, since the command runs all the same. Somebody wrote it, and hears so.
 fn configuration(arguments: &RunArguments) -> Config {
     config::load(arguments.config.as_deref()).unwrap_or_else(|error| {
-        arguments.say(format_args!("the defaults are used: {error}"));
+        complain(format_args!("the defaults are used: {error}"));
         Config::default()
     })
 }
@@ -222,6 +254,6 @@ fn execute(held: Option<Held>, arguments: &RunArguments) -> ExitCode {
         None => exec(program, rest),
     };
     let (status, text) = words::refusal(program, &error);
-    let _ = writeln!(std::io::stderr(), "prepage: {text}");
+    complain(text);
     ExitCode::from(status)
 }

@@ -12,17 +12,16 @@ pub fn status(context: &Context) -> Result<(), Failure> {
 }
 
 fn words(status: &StatusReply) -> String {
-    let pressure = if status.under_pressure {
-        ", under memory pressure"
-    } else {
-        ""
-    };
     let mut text = format!(
-        "prepaged {} (process {}), mode {}{pressure}\n",
+        "prepaged {} (process {}), mode {}\n",
         status.version,
         status.pid,
         status.mode.word()
     );
+    if status.under_pressure {
+        text += "tasks wait for memory, on the whole machine or in a control group at its limit:\n\
+            until that is over, only surer pages are fetched (budget.confidence_pressure)\n";
+    }
     if !status.missing.is_empty() {
         text += "some things are missing on this machine: see `prepage doctor`\n";
     }

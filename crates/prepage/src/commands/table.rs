@@ -31,6 +31,33 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Columns of a terminal.
+const TERMINAL_CHARS: usize = 80;
+
+/// Where text that follows a mark begins.
+const TEXT_AT: usize = 8;
+
+/// A text in lines that fit a terminal, the first of them after a mark. A longer word has a line of its own.
+pub fn wrapped(mark: &str, text: &str) -> String {
+    let mut lines = format!("{mark:<TEXT_AT$}");
+    let mut used = TEXT_AT;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if used > TEXT_AT && used + 1 + length > TERMINAL_CHARS {
+            lines += &format!("\n{:TEXT_AT$}", "");
+            used = TEXT_AT;
+        }
+        if used > TEXT_AT {
+            lines.push(' ');
+            used += 1;
+        }
+        lines += word;
+        used += length;
+    }
+    lines.push('\n');
+    lines
+}
+
 /// A row of columns.
 pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
@@ -53,5 +80,27 @@ mod tests {
     fn numbers_go_to_the_right_and_words_to_the_left() {
         let rows = [row(["name", "n"]), row(["a", "100"]), row(["longer", "7"])];
         assert_eq!(columns(&rows), "name      n\na       100\nlonger    7\n");
+    }
+
+    #[test]
+    fn what_is_wrapped_fits_a_terminal_and_keeps_its_words() {
+        let text = "ü ab abc ".repeat(40) + &"x".repeat(90) + " end";
+        let lines = wrapped("mark", &text);
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words(&lines)[1..], words(&text));
+        let mut too_long = lines.lines().filter(|line| line.chars().count() > 80);
+        assert!(
+            too_long
+                .next()
+                .is_some_and(|line| line.trim() == "x".repeat(90))
+        );
+        assert_eq!(
+            (too_long.next(), lines.ends_with("\n        end\n")),
+            (None, true)
+        );
     }
 }

@@ -4,9 +4,9 @@ use super::Service;
 use super::tracking::RunningCopy;
 use crate::api::*;
 use crate::discover;
-use crate::identity::{Identity, is_system_group, matches, program};
+use crate::identity::{Identity, is_system_group, program};
 use crate::sources::api::Caller;
-use crate::wire::{self, TooLong};
+use crate::wire::{self, SMALL_REQUEST_BYTES_MAX, TooLong};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::launch::manager::Phase;
 use prepage_core::machine::Event;
@@ -38,9 +38,13 @@ impl Found {
 }
 
 /// The reply to a message that is longer than its sender may send.
-pub fn refuse_length(too_long: TooLong) -> Vec<u8> {
-    let reason = format!("the message is longer than {} bytes", too_long.bytes_max);
-    encode_refusal(&ApiError::Malformed { reason })
+pub fn refuse_length(message: TooLong) -> Vec<u8> {
+    encode_refusal(&too_long(message.bytes_max))
+}
+
+fn too_long(bytes_max: usize) -> ApiError {
+    let reason = format!("the message is longer than {bytes_max} bytes");
+    ApiError::Malformed { reason }
 }
 
 fn encode_refusal(error: &ApiError) -> Vec<u8> {
@@ -92,7 +96,12 @@ impl Service {
             Err(reason) => return Some(encode_refusal(&ApiError::Malformed { reason })),
         };
         let oneway = request.oneway;
-        let answer = Call::parse(request).and_then(|call| self.execute(caller, call));
+        // Refusals repeat what they refuse.
+        let may_be_long = request.method.strip_prefix(INTERFACE) == Some(".Import");
+        let answer = match message.len() > SMALL_REQUEST_BYTES_MAX && !may_be_long {
+            true => Err(too_long(SMALL_REQUEST_BYTES_MAX)),
+            false => Call::parse(request).and_then(|call| self.execute(caller, call)),
+        };
         let reply = match answer {
             Ok(parameters) => wire::encode_reply(&parameters),
             Err(error) => encode_refusal(&error),
@@ -203,7 +212,8 @@ impl Service {
                 name: Some(name), ..
             } => {
                 let mut found = discover::running(&self.around);
-                found.retain(|i| matches(&i.app, name) && may_act(caller, &i.app));
+                let named = discover::named(name);
+                found.retain(|i| named.means(&i.app) && may_act(caller, &i.app));
                 // One that was given no other name stands for the application.
                 found.sort_by_key(|i| self.is_renamed(i));
                 let mut seen = BTreeSet::new();
@@ -311,7 +321,8 @@ impl Service {
                 name: Some(name), ..
             } => {
                 let found = self.tracking.apps();
-                let found = found.filter(|app| matches(app, name) && may_act(caller, app));
+                let named = discover::named(name);
+                let found = found.filter(|app| named.means(app) && may_act(caller, app));
                 let found: Vec<AppId> = found.cloned().collect();
                 if found.is_empty() {
                     return Err(ApiError::NotTracked { app: name.clone() });
@@ -473,7 +484,8 @@ impl Service {
         known.extend(self.store.list().into_iter().map(|stored| stored.app));
         known.sort();
         known.dedup();
-        known.retain(|app| matches(app, text) && may_act(caller, app));
+        let named = discover::named(text);
+        known.retain(|app| named.means(app) && may_act(caller, app));
         only(known, text, |app| app)
     }
 
@@ -580,8 +592,8 @@ fn only<T>(mut found: Vec<T>, text: &str, app: impl Fn(&T) -> &AppId) -> Result<
     }
     match found.len() {
         0 => Err(not_found(format!(
-            "no application of yours is called {text:?}: see `prepage apps list` for those that are known; \
-             `prepage track --pid` makes one known"
+            "no application of yours is called {text:?}, none that runs now or is known: see `prepage apps list`. \
+             What `applications` lists in the configuration is tracked from its first launch on"
         ))),
         1 => Ok(found.remove(0)),
         _ => {

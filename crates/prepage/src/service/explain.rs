@@ -113,7 +113,7 @@ impl Service {
         let pressure = is_tracked && self.pressure.as_ref().is_some_and(|p| p.is_on());
         let (named, wanted) = match pressure {
             true => (
-                "budget.confidence_pressure, since memory is short",
+                "budget.confidence_pressure, since tasks wait for memory",
                 budget.confidence_pressure,
             ),
             false => ("budget.confidence", budget.confidence),

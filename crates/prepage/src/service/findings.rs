@@ -1,6 +1,7 @@
 //! What this kernel and this machine offer, what is missing, and what that costs: facts in, sentences out.
 
 use prepage_kernel::block_trace::BlockKind;
+use prepage_kernel::cgroup::Version;
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::pagemap::ScanSupport;
 use prepage_kernel::support::{Fact, Support};
@@ -74,22 +75,23 @@ fn rules(support: &Support) -> [Rule<'_>; 14] {
         (
             "swap readahead (process_madvise WILLNEED)",
             &support.process_madvise_willneed,
-            "since 5.10: without it pages come from a disk one by one, and their use cannot be watched",
+            "Linux has it from 5.10 on: without it pages come from a disk one by one, and their use cannot be watched",
         ),
         (
             "cooling (process_madvise COLD)",
             &support.process_madvise_cold,
-            "wrongly fetched pages stay as if used, and may push out better ones under pressure",
+            "pages that were fetched for nothing look used to the kernel, which may push out better ones for them",
         ),
         (
             "page cache view (cachestat)",
             &support.cachestat,
-            "since 6.5: without it pages that are in memory already are read ahead again, at little cost",
+            "Linux has it from 6.5 on, and gives it to who may write the file: without it pages that are in memory already are asked \
+             for again, at little cost",
         ),
         (
             "tracepoints (tracefs)",
             &support.tracefs,
-            "file accesses are not seen: file pages are not learned; mount tracefs, or run as root",
+            "file accesses are not seen: file pages are not learned; that takes root, and a kernel that has tracefs",
         ),
         (
             "paths of files (fanotify)",
@@ -119,12 +121,12 @@ fn rules(support: &Support) -> [Rule<'_>; 14] {
         (
             "memory pressure (PSI trigger)",
             &support.psi_trigger,
-            "the confidence is not raised under memory pressure; boot with psi=1, or use a kernel from 4.20 on",
+            "while tasks wait for memory, as much is fetched as ever; boot with psi=1, or use Linux from 4.20 on",
         ),
         (
             "scheduler slice",
             &support.sched_slice,
-            "since 6.12: without it fetching threads may keep the application off a core for a few ms when all \
+            "Linux has it from 6.12 on: without it fetching threads may keep the application off a core for a few ms when all \
              cores are busy",
         ),
     ]
@@ -173,8 +175,8 @@ fn rights(support: &Support) -> Finding {
         uid => missing(
             "rights",
             format!("user {uid}, not root"),
-            "the service needs root; what follows is what this user has, so run `sudo prepage doctor` for the \
-             machine's whole picture",
+            "the service runs as root, and has more than what follows, which is this user's: `sudo prepage doctor` \
+             shows what it has",
         ),
     }
 }
@@ -184,8 +186,8 @@ fn swap(support: &Support) -> Finding {
         return missing(
             "swap",
             "no swap area is active",
-            "anonymous pages never leave memory, so there is nothing to fetch of them; file pages are fetched as \
-             ever. zram is the usual choice: see zramctl(8) and swapon(8)",
+            "what applications hold in memory (anonymous pages) is never swapped out, so there is nothing to fetch of it; \
+             pages of files are fetched as ever. zram is the usual choice: see zramctl(8) and swapon(8)",
         );
     }
     let area = |area: &prepage_kernel::swaps::SwapArea| {
@@ -202,10 +204,10 @@ fn pagemap_scan(support: &Support) -> Finding {
         ScanSupport::Absent => missing(
             what,
             "this kernel has none",
-            "since 6.7: without it observing a switch takes a few ms more of CPU time, off its path",
+            "Linux has it from 6.7 on: without it observing a switch takes a few ms more of CPU time, after the switch",
         ),
-        ScanSupport::Plain => works(what, "without guard pages"),
-        ScanSupport::WithGuard => works(what, "with guard pages"),
+        ScanSupport::Plain => works(what, "does not tell guard pages (from 6.15 on)"),
+        ScanSupport::WithGuard => works(what, "tells guard pages"),
     }
 }
 
@@ -219,8 +221,8 @@ fn file_accesses(support: &Support) -> Finding {
         true => missing(
             what,
             "only pages read from disk",
-            "since 6.13 the kernel reports accesses: here the use of a fetched file page is known by sampling only, \
-             and learning takes more switches",
+            "Linux reports accesses from 6.13 on: here the use of a fetched file page is known by sampling only, and \
+             learning takes more switches",
         ),
         false => missing(
             what,
@@ -245,7 +247,8 @@ fn block_requests(support: &Support) -> Finding {
 fn memory_controller(support: &Support) -> Finding {
     let what = "memory control groups";
     match support.cgroup_memory {
-        Some(version) => works(what, format!("{version:?}").to_lowercase()),
+        Some(Version::V1) => works(what, "version 1"),
+        Some(Version::V2) => works(what, "version 2"),
         None => missing(
             what,
             "no memory controller",
@@ -262,9 +265,17 @@ fn thaw(support: &Support) -> Finding {
             "no freezer is mounted",
             "a thawed application is no signal; focus, the onset of faults and explicit calls are",
         ),
-        (true, true) => works(what, "control groups v2 and v1"),
-        (true, false) => works(what, "control groups v2"),
-        (false, true) => works(what, "control groups v1"),
+        (true, true) => works(what, "control groups of versions 1 and 2"),
+        (true, false) => works(what, "control groups of version 2"),
+        (false, true) => works(what, "control groups of version 1"),
+    }
+}
+
+fn metadata_text(support: &Support) -> String {
+    let Fact { available, detail } = &support.root_device_readable;
+    match available {
+        true => format!("from {detail}"),
+        false => format!("no ({detail}); paths are looked up ahead of a launch instead"),
     }
 }
 
@@ -290,24 +301,21 @@ fn notes(support: &Support) -> Vec<Finding> {
     vec![
         note("kernel", support.kernel_release.clone()),
         note("page size", format!("{} bytes", support.page_size_bytes)),
-        note(
-            "metadata read ahead by block",
-            support.root_device_readable.detail.clone(),
-        ),
+        note("metadata of file systems by block", metadata_text(support)),
         note("cores", format!("{}", support.cpu_capacities.len())),
         note("zram", none_or(zram.join(", "))),
         note("zswap", support.zswap.detail.clone()),
         note(
-            "swap readahead (vm.page-cluster)",
-            support.page_cluster.map_or("unknown".into(), |n| {
-                format!("{} pages", 1_u64 << n.min(16))
-            }),
+            "swapped pages that a fault reads (vm.page-cluster)",
+            support
+                .page_cluster
+                .map_or("unknown".into(), |n| (1_u64 << n.min(16)).to_string()),
         ),
         note(
-            "huge pages",
+            "transparent huge pages",
             support.thp.clone().unwrap_or_else(|| "none".into()),
         ),
-        note("multi-size huge pages", none_or(mthp.join(", "))),
+        note("multi-size huge pages (mTHP)", none_or(mthp.join(", "))),
         note(
             "longest readahead call on /",
             cap.map_or("unknown".into(), |kib| format!("{kib} KiB")),

@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    ProcessFacts, base_name, identify, is_session_program, matches, may_run_scripts, program,
+    ProcessFacts, base_name, identify, is_session_program, may_run_scripts, program,
 };
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
@@ -204,8 +204,7 @@ impl Service {
     /// Programs were executed.
     pub(super) fn see_execs(&mut self) {
         let is_any = self.config.service.launches == LaunchPolicy::Interactive;
-        let listed = self.config.service.applications.iter();
-        let mut names: BTreeSet<&str> = listed.map(|text| executable_name(text)).collect();
+        let mut names: BTreeSet<&str> = self.tracking.listed_executables().collect();
         let mut has_groups = false;
         for app in self.tracking.apps() {
             match app.kind {
@@ -213,9 +212,12 @@ impl Service {
                 _ => has_groups = true,
             }
         }
-        // What cannot be one of them is not looked up in /proc.
-        let wants = |path: &str| {
-            is_any || has_groups || names.contains(base_name(path)) || may_run_scripts(path)
+        // What cannot be one of them is not looked up in /proc, but for where a link leads.
+        let is_named = |path: &str| names.contains(base_name(path));
+        let wants = |pid: i32, path: &str| {
+            let is_link_to_one =
+                || process::exe(pid).is_ok_and(|exe| exe.to_str().is_some_and(is_named));
+            is_any || has_groups || is_named(path) || may_run_scripts(path) || is_link_to_one()
         };
         let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
         let execs = execs.map(|execs| execs.drain(wants)).unwrap_or_default();
@@ -240,8 +242,7 @@ impl Service {
             return;
         };
         let is_tracked = self.tracking.contains(&identity.app);
-        let mut listed = self.config.service.applications.iter();
-        let is_found = !is_tracked && listed.any(|text| matches(&identity.app, text));
+        let is_found = !is_tracked && self.tracking.is_listed(&identity.app);
         let is_chosen = is_tracked
             || is_found
             || self.config.service.launches == LaunchPolicy::Interactive
@@ -459,12 +460,6 @@ impl Service {
             ))),
         }
     }
-}
-
-/// The name that an executable has which is listed so: by its id, its path or that name.
-fn executable_name(text: &str) -> &str {
-    let path = text.strip_prefix("executable:").unwrap_or(text);
-    base_name(path.rsplit_once('@').map_or(path, |(path, _)| path))
 }
 
 fn checked_path(path: &str, parameter: &str) -> Result<(), ApiError> {

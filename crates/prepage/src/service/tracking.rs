@@ -6,7 +6,7 @@ use super::poller::Token;
 use crate::cgroups;
 use crate::config::TrackPolicy;
 use crate::discover;
-use crate::identity::{Identity, matches};
+use crate::identity::{Identity, Named};
 use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
 use prepage_core::identity::AppId;
@@ -57,6 +57,8 @@ impl From<Identity> for RunningCopy {
 pub struct Tracking {
     /// The copies of each tracked application, at most [`COPIES_MAX`]; none while it is not running.
     apps: BTreeMap<AppId, Vec<RunningCopy>>,
+    /// What the configuration lists.
+    listed: Vec<Named>,
     /// Processes that demand faults were seen of and that the executor does not know (yet), with their applications.
     strangers: HashMap<i32, (Nanos, Option<AppId>)>,
 }
@@ -65,6 +67,16 @@ impl Tracking {
     /// Whether an application is tracked.
     pub fn contains(&self, app: &AppId) -> bool {
         self.apps.contains_key(app)
+    }
+
+    /// Whether the configuration lists an application.
+    pub fn is_listed(&self, app: &AppId) -> bool {
+        self.listed.iter().any(|named| named.means(app))
+    }
+
+    /// The names that executables have of which the configuration lists the application.
+    pub fn listed_executables(&self) -> impl Iterator<Item = &str> {
+        self.listed.iter().map(Named::executable_name)
     }
 
     /// The tracked applications.
@@ -109,6 +121,8 @@ impl Tracking {
 impl Service {
     /// Tracks what the store and the configuration name, and finds it among the processes that run now.
     pub(super) fn track_what_is_known(&mut self) {
+        let listed = self.config.service.applications.iter();
+        self.tracking.listed = listed.map(|text| discover::named(text)).collect();
         let known: Vec<_> = self
             .store
             .tracked()
@@ -139,10 +153,9 @@ impl Service {
             return;
         }
         let app = identity.app.clone();
-        let listed = &self.config.service.applications;
         if self.tracking.contains(&app) {
             self.add_copies(&app, vec![identity.into()]);
-        } else if listed.iter().any(|text| matches(&app, text)) {
+        } else if self.tracking.is_listed(&app) {
             self.track(&app, vec![identity.into()], TrackedBy::Name);
         }
     }

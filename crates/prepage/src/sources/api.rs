@@ -76,9 +76,9 @@ impl Connection {
         }
     }
 
-    /// Reads what has arrived, at most `READ_BYTES`; nothing while a reply waits to be read.
+    /// Reads what has arrived, at most `READ_BYTES`; nothing while a reply waits to be read, or once it is to end.
     pub fn receive(&mut self) {
-        if !self.outgoing.is_empty() {
+        if self.ending || !self.outgoing.is_empty() {
             return;
         }
         let mut buffer = [0; READ_BYTES];
@@ -99,7 +99,11 @@ impl Connection {
             return Ok(None);
         }
         let message = self.incoming.next_message();
-        self.ending |= message.is_err();
+        if message.is_err() {
+            // What is kept would be refused again, without end.
+            self.incoming = Incoming::new(0);
+            self.ending = true;
+        }
         message
     }
 

@@ -68,13 +68,15 @@ impl Execs {
         Ok(())
     }
 
-    /// The execs since the last call, of which `wants` the file, oldest first.
-    pub fn drain(&mut self, wants: impl Fn(&str) -> bool) -> Vec<Exec> {
+    /// The execs since the last call, of which it `wants` the process and the file, oldest first.
+    pub fn drain(&mut self, wants: impl Fn(i32, &str) -> bool) -> Vec<Exec> {
         let (trace, mut execs) = (&self.trace, Vec::new());
         self.rings.drain(|sample| {
             let event = trace.decode(sample.event_id, sample.raw);
             let path = event.and_then(|event| std::str::from_utf8(event.path).ok());
-            if let Some(path) = path.filter(|path| execs.len() < EXECS_MAX && wants(path)) {
+            if let Some(path) =
+                path.filter(|path| execs.len() < EXECS_MAX && wants(sample.pid, path))
+            {
                 execs.push(Exec {
                     at: sample.time_ns,
                     pid: sample.pid,

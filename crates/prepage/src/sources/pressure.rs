@@ -1,7 +1,10 @@
 //! Memory pressure: the kernel's trigger says when it begins, and its silence that it is over.
+//!
+//! Pressure stall information is the whole machine's, and counts every task that waits for memory: also where its control
+//! group is at a limit of its own while the machine has memory to spare.
 
 use prepage_core::machine::Nanos;
-use prepage_kernel::psi;
+use prepage_kernel::psi::{self, MemoryPressure};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -15,6 +18,8 @@ const SILENCE_NS: u64 = 2 * WINDOW_US * 1_000;
 #[derive(Debug)]
 pub struct Pressure {
     trigger: OwnedFd,
+    /// What tasks have waited in all, since the machine's start, at the earliest pressure there can be, in us.
+    total_us_min: u64,
     until: Option<Nanos>,
 }
 
@@ -26,6 +31,7 @@ impl Pressure {
     pub fn watch(percent: u32) -> prepage_kernel::Result<Self> {
         let stall_us = WINDOW_US * u64::from(percent) / 100;
         Ok(Self {
+            total_us_min: MemoryPressure::read()?.some.total_us + stall_us,
             trigger: psi::trigger(Path::new(psi::MEMORY), stall_us, WINDOW_US)?,
             until: None,
         })
@@ -38,6 +44,10 @@ impl Pressure {
 
     /// The trigger fired. Returns whether pressure begins with it.
     pub fn fired(&mut self, now: Nanos) -> bool {
+        // The first stall fires it, however short (see [`psi::trigger`]).
+        if MemoryPressure::read().is_ok_and(|p| p.some.total_us < self.total_us_min) {
+            return false;
+        }
         self.until.replace(now.saturating_add(SILENCE_NS)).is_none()
     }
 
