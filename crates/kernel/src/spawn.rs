@@ -237,12 +237,16 @@ fn receive(socket: &OwnedFd, since: Instant, wait_max: Duration) -> Result<Recei
         }
     }
     let mut message = [0; 4];
-    let (_, len) =
-        rustix::net::recv(socket, &mut message, RecvFlags::DONTWAIT).map_err(failed("recv"))?;
-    Ok(match len {
-        0 => Received::End,
-        _ => Received::Message(i32::from_ne_bytes(message)),
-    })
+    loop {
+        match rustix::net::recv(socket, &mut message, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Ok(Received::End),
+            Ok(_) => return Ok(Received::Message(i32::from_ne_bytes(message))),
+            // Said once, before what the other end has sent, where it was closed with a message that nobody had read: by a
+            // command that did not wait for it.
+            Err(Errno::CONNRESET) => {}
+            Err(error) => return Err(failed("recv")(error)),
+        }
+    }
 }
 
 impl Held {

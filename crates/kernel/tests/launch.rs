@@ -6,6 +6,7 @@ use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Lcg, Machine, eventually};
 use prepage_kernel::{Process, process, sched};
+use rustix::pipe::PipeFlags;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -32,6 +33,10 @@ const TESTS: &[Test] = &[
     (
         "an_exec_that_fails_is_told_to_both",
         an_exec_that_fails_is_told_to_both,
+    ),
+    (
+        "who_leaves_messages_unread_is_seen_to_execute",
+        who_leaves_messages_unread_is_seen_to_execute,
     ),
     (
         "nobody_waits_longer_than_told",
@@ -101,6 +106,7 @@ fn play(role: &str, arguments: &[OsString]) -> i32 {
             move |detached| trace_launch(&detached, &log)
         }),
         "fail" => fail(&arguments[0]),
+        "impatient" => impatient(&arguments[0], &arguments[1..]),
         "hold" => hold(),
         "refuse" => refuse(),
         "trace" => trace(&arguments[0]),
@@ -162,6 +168,23 @@ fn fail(note: &OsStr) -> i32 {
     held.wait(WAIT_MAX).expect("wait");
     let error = held.exec(OsStr::new("/no such program"), &[] as &[&OsStr]);
     println!("{error}");
+    error.errno().unwrap_or(0)
+}
+
+/// Executes a command without having read what it was told; notes what the detached process saw.
+fn impatient(note: &OsStr, command: &[OsString]) -> i32 {
+    let path = note.to_owned();
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("pipe");
+    let held = fork_detached(move |detached| {
+        detached.ask_for_more_time();
+        rustix::io::write(&write, b"!").expect("write");
+        let launched = detached.wait_exec(WAIT_MAX);
+        std::fs::write(path, format!("{launched:?}")).expect("write");
+        0
+    })
+    .expect("fork");
+    rustix::io::read(&read, &mut [0u8]).expect("read");
+    let error = held.exec(&command[0], &command[1..]);
     error.errno().unwrap_or(0)
 }
 
@@ -305,6 +328,23 @@ fn an_exec_that_fails_is_told_to_both() {
     eventually("the detached process knows", || {
         std::fs::read_to_string(&note).is_ok_and(|said| said == expected)
     });
+}
+
+fn who_leaves_messages_unread_is_seen_to_execute() {
+    let directory = Directory::new();
+    for (command, expected) in [
+        ("/bin/true", Launched::Yes),
+        ("/no such program", Launched::Failed(libc::ENOENT)),
+    ] {
+        let note = directory.path("note");
+        let mut role = Command::new(own_binary());
+        output(role.arg("role:impatient").arg(&note).arg(command));
+        let expected = format!("Ok({expected:?})");
+        eventually("the detached process knows", || {
+            std::fs::read_to_string(&note).is_ok_and(|said| said == expected)
+        });
+        std::fs::remove_file(&note).expect("it is there");
+    }
 }
 
 fn nobody_waits_longer_than_told() {
