@@ -25,7 +25,7 @@ use prepage_core::params::Mode;
 use prepage_core::params::launch::LaunchStart;
 use prepage_engine::{Launch, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::process;
+use prepage_kernel::process::{self, ProcessStatus};
 use prepage_kernel::support::Support;
 use rustix::event::epoll::EventFlags;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -302,23 +302,8 @@ impl Service {
         }
         let id = help.next;
         help.next += 1;
-        let now = monotonic_ns();
-        help.engine.begin(Launch {
-            id,
-            root_pid: process.pid,
-            rights: Rights {
-                uid: status.uid.file_system,
-                gid: status.gid.file_system,
-                groups: status.groups,
-            },
-            began,
-            began_wall_ns: wall_ns().saturating_sub_unsigned(now.saturating_sub(began)),
-            decision: decided.decision.clone(),
-            sequence: Arc::clone(&decided.state.sequence),
-            traces_paths: false,
-            // They were open before any launch.
-            rings_wait_max: Duration::ZERO,
-        });
+        help.engine
+            .begin(launch(id, process.pid, status, began, &decided));
         let launch = UnderWay {
             app,
             root_pid: process.pid,
@@ -352,7 +337,11 @@ impl Service {
                 launch.circumstances.conclude(&mut state, &result);
                 self.store.save_launch(&launch.app, &state);
                 if let Some(help) = &mut self.launches {
-                    help.ready.make(&launch.app, &state, launch.circumstances);
+                    let circumstances = Circumstances {
+                        params: self.config.launch.clone(),
+                        ..launch.circumstances
+                    };
+                    help.ready.make(&launch.app, &state, circumstances);
                 }
             }
             if let Some(help) = &mut self.launches {
@@ -459,6 +448,33 @@ impl Service {
                 "launch {id} is none of yours, or long over"
             ))),
         }
+    }
+}
+
+/// What the engine is to do for a launch that began at `began`.
+fn launch(
+    id: u64,
+    root_pid: i32,
+    status: ProcessStatus,
+    began: Nanos,
+    decided: &Decided,
+) -> Launch {
+    let since_ns = monotonic_ns().saturating_sub(began);
+    Launch {
+        id,
+        root_pid,
+        rights: Rights {
+            uid: status.uid.file_system,
+            gid: status.gid.file_system,
+            groups: status.groups,
+        },
+        began,
+        began_wall_ns: wall_ns().saturating_sub_unsigned(since_ns),
+        decision: decided.decision.clone(),
+        sequence: Arc::clone(&decided.state.sequence),
+        traces_paths: false,
+        // They were open before any launch.
+        rings_wait_max: Duration::ZERO,
     }
 }
 
