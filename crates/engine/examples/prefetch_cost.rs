@@ -1,5 +1,5 @@
 //! What launch help costs and brings on a real command, as root, on a machine that does nothing else:
-//! `launch_cost RUNS PATH_THREADS DEPTH_KIB COMMAND...`. After two launches to learn from, each run is a cold, a prefetched
+//! `prefetch_cost RUNS PATH_THREADS DEPTH_KIB COMMAND...`. After two launches to learn from, each run is a cold, a prefetched
 //! and a warm launch, each unrecorded and recorded. Medians, in milliseconds.
 
 use prepage_core::launch::manager::{Decision, LaunchFacts, LaunchState, begin, end};
@@ -137,7 +137,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    const USAGE: &str = "launch_cost RUNS PATH_THREADS DEPTH_KIB COMMAND...";
+    const USAGE: &str = "prefetch_cost RUNS PATH_THREADS DEPTH_KIB COMMAND...";
     let mut arguments = std::env::args().skip(1);
     let mut number = || arguments.next().and_then(|n| n.parse().ok()).expect(USAGE);
     let (runs, path_threads, depth_kib): (usize, usize, usize) = (number(), number(), number());
