@@ -44,7 +44,21 @@ pub fn heading(study: &LaunchStudy) -> String {
     let disk = p
         .throttle
         .map_or(String::new(), |limits| format!(", disk held to {limits}"));
-    format!("launches (seed {}), learned {learned}{disk}, in ms", p.seed)
+    let what = what(study);
+    format!("{what} (seed {}), learned {learned}{disk}, in ms", p.seed)
+}
+
+/// What of launches a record is about: those of a report stand beside each other.
+fn what(study: &LaunchStudy) -> &'static str {
+    let p = &study.run.parameters;
+    let has = |scenario| p.scenarios.contains(&scenario);
+    match () {
+        () if !p.simultaneous.is_empty() => "launches, several at once",
+        () if p.timelines > 0 => "launches over time",
+        () if has(Scenario::Generate) => "launches, and what prepage's own work costs them",
+        () if has(Scenario::OtherOffsets) => "launches after updates",
+        () => "launches",
+    }
 }
 
 /// The scenarios that any program has, in order.
@@ -259,6 +273,7 @@ pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::super::record::Line;
+    use super::super::scenario;
     use super::super::study::study_lines;
     use super::super::study::tests::{lines, with_detected};
     use super::*;
@@ -337,5 +352,23 @@ mod tests {
         study.programs[0].scenarios[0].capped = 1;
         let rows = time_rows(&study);
         assert!(rows[1][1].starts_with(">= "), "{rows:?}");
+    }
+
+    #[test]
+    fn records_of_one_report_are_told_apart() {
+        let with = |change: fn(&mut super::super::record::Parameters)| {
+            let mut study = study_lines(lines());
+            change(&mut study.run.parameters);
+            heading(&study)
+        };
+        let headings = [
+            with(|_| {}),
+            with(|p| p.simultaneous = vec![2]),
+            with(|p| p.timelines = 5),
+            with(|p| p.scenarios = scenario::OVERHEADS.to_vec()),
+            with(|p| p.scenarios = scenario::MISMATCH.to_vec()),
+        ];
+        let different: std::collections::BTreeSet<_> = headings.iter().collect();
+        assert_eq!(different.len(), headings.len(), "{headings:?}");
     }
 }
