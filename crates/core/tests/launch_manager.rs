@@ -863,7 +863,7 @@ proptest! {
                 prop_assert!(state.n_init <= params.n_rawseq && (state.n_pref < params.n_chk || state.n_held_out == 0));
                 prop_assert!(state.helped.len().max(state.held_out.len()) <= TIMES_MAX);
                 prop_assert!(state.retry_left <= params.retry_launches_max);
-                prop_assert!(matches!(state.phase, Phase::Off(_)) == (state.retry_left > 0));
+                prop_assert!(state.is_left_alone() == (state.retry_left > 0));
             }
         }
         // Whatever was before: an application that changes no more is helped in the end, with all its pages.

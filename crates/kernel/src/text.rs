@@ -11,20 +11,11 @@ const READ_BYTES: usize = 4_096;
 pub(crate) fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let failed = |error: std::io::Error| Error::new("read", path.to_string_lossy(), error);
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    let (mut bytes, mut len) = (vec![0; READ_BYTES], 0);
-    loop {
-        match file.read(&mut bytes[len..]) {
-            Ok(0) => break,
-            Ok(read) => len += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(error)),
-        }
-        if len == bytes.len() {
-            bytes.resize(2 * len, 0);
-        }
-    }
-    bytes.truncate(len);
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::with_capacity(READ_BYTES);
+    // `File::read_to_end` would ask for the size first, and read into a buffer of that; `Take` reads into what is there.
+    let read = file.take(u64::MAX).read_to_end(&mut bytes);
+    read.map_err(failed)?;
     Ok(bytes)
 }
 

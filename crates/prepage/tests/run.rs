@@ -503,14 +503,16 @@ fn an_ordinary_user_without_a_service_is_told_so_on_request() {
     assert_eq!(ran.status.code(), Some(3));
 }
 
+/// The launches that a service has seen the end of.
+fn launches(service: &Service) -> Vec<serde_json::Value> {
+    let stats = service.json(&["stats"]);
+    stats["launches"].as_array().expect("a list").clone()
+}
+
 #[test]
 fn the_service_learns_and_helps_a_users_launches() {
     assert!(is_root(), "this test needs root, to become another user");
     let service = Service::start("[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\n");
-    let launches = |service: &Service| {
-        let stats = service.json(&["stats"]);
-        stats["launches"].as_array().expect("a list").clone()
-    };
     for number in 1..=3 {
         let ran = as_nobody(
             &service.directory,
@@ -566,14 +568,8 @@ fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
     let state = || service.json(&["status"])["apps"][0]["state"].clone();
     wait_until("its end", || state() == "not running");
     let _app = common::application(&apps, "seen");
-    let launches = || {
-        service.json(&["stats"])["launches"]
-            .as_array()
-            .expect("a list")
-            .clone()
-    };
-    wait_until("the launch", || !launches().is_empty());
-    let launch = &launches()[0];
+    wait_until("the launch", || !launches(&service).is_empty());
+    let launch = &launches(&service)[0];
     assert!(launch["noticed_us"].is_u64(), "{launch}");
     assert!(
         launch["app"]
@@ -596,12 +592,11 @@ fn the_service_sees_the_first_launch_of_a_listed_application() {
     let link = apps.path().join("link");
     std::os::unix::fs::symlink(&program, &link).expect("a link");
     let app = common::application_by(&program, Command::new("setsid").arg(&link).arg("600"));
-    let launches = || {
-        let stats = service.json(&["stats"]);
-        stats["launches"].as_array().expect("a list").clone()
-    };
-    wait_until("the launch", || !launches().is_empty());
-    let seen: Vec<_> = launches().iter().map(|l| l["app"].clone()).collect();
+    wait_until("the launch", || !launches(&service).is_empty());
+    let seen: Vec<_> = launches(&service)
+        .iter()
+        .map(|l| l["app"].clone())
+        .collect();
     let id = format!("executable:{}/listed@0", apps.path().display());
     assert_eq!(seen, [id.as_str()]);
     let tracked = service.json(&["status"])["apps"].clone();
@@ -652,9 +647,8 @@ fn the_service_sees_interactive_launches_and_no_others() {
         // As many desktop entries do.
         launched("wrapped", &["env", "LC_ALL=C", "nice"], "DISPLAY"),
     ];
-    let launches = || {
-        let stats = service.json(&["stats"]);
-        let all = stats["launches"].as_array().expect("a list").clone();
+    let own_launches = || {
+        let all = launches(&service);
         // Somebody may use the machine.
         let is_own = |launch: &serde_json::Value| {
             let app = launch["app"].to_string();
@@ -663,13 +657,13 @@ fn the_service_sees_interactive_launches_and_no_others() {
         all.into_iter().filter(is_own).collect::<Vec<_>>()
     };
     // The others were launched before: had they been seen, they would be told before these.
-    wait_until("the launches", || launches().len() >= seen.len());
+    wait_until("the launches", || own_launches().len() >= seen.len());
     let of = |launch: &serde_json::Value| launch["app"].as_str().expect("text").to_owned();
-    let mut names: Vec<String> = launches().iter().map(of).collect();
+    let mut names: Vec<String> = own_launches().iter().map(of).collect();
     names.sort();
     let id = |name| format!("executable:{}/{name}@0", apps.path().display());
     assert_eq!(names, ["wayland", "wrapped", "x11"].map(id));
     let noticed = |launch: &serde_json::Value| launch["noticed_us"].is_u64();
-    assert!(launches().iter().all(noticed));
+    assert!(own_launches().iter().all(noticed));
     drop((terminal, unseen));
 }

@@ -574,4 +574,9 @@ impl LaunchState {
             && (0.0..=1.0).contains(&self.recording_share)
             && self.helped.len().max(self.held_out.len()) <= TIMES_MAX
     }
+
+    /// Whether the application is launched without help, since that is not worth its cost.
+    pub const fn is_left_alone(&self) -> bool {
+        matches!(self.phase, Phase::Off(_))
+    }
 }

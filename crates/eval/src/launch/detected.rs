@@ -1,8 +1,9 @@
 //! Launches that nobody announces: prepage's service sees their exec.
 
 use super::bench::{Bench, Learned};
-use super::learning::is_enough;
-use super::record::{Learn, Line, Parameters, Slot};
+use super::learning::{is_enough, learning_slot};
+use super::prepage::REPORT_LIMIT_MS;
+use super::record::{Learn, Line, Parameters};
 use super::run::show;
 use super::sample::{self, Report};
 use super::scenario::Scenario;
@@ -12,12 +13,10 @@ use crate::group::Group;
 use crate::record::{Mode, Writer};
 use crate::service::Service;
 use prepage_core::identity::AppId;
-use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_core::launch::manager::LaunchState;
 
 /// A launch that the service has not begun to record or help when it has been over for so long is none to it.
 const UNSEEN_MS: u64 = 100;
-/// The service's record of a launch comes at the latest when T_timeout is over, and a margin.
-const RECORD_LIMIT_MS: u64 = 13_000;
 
 /// The service, whose mode is off but for the launches that it is to see.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ impl Detector {
                 }
                 Some(launch) if launch.record.is_some() => return Ok(Ok(launch.record)),
                 None if waited_ms >= UNSEEN_MS => return Ok(Ok(None)),
-                Some(_) if waited_ms >= RECORD_LIMIT_MS => {
+                Some(_) if waited_ms >= REPORT_LIMIT_MS => {
                     return Ok(Err(sample::NO_REPORT.into()));
                 }
                 _ => sleep_ms(STEP_MS),
@@ -87,7 +86,7 @@ impl Detector {
 
     /// Whether it leaves an application alone.
     pub fn leaves_alone(&self, app: &AppId) -> Result<bool> {
-        Ok(matches!(self.state(app)?.phase, Phase::Off(_)))
+        Ok(self.state(app)?.is_left_alone())
     }
 
     /// The service's group.
@@ -107,13 +106,7 @@ pub fn learn(
     let is_cold = parameters.learn == Learn::Cold;
     let mut state = LaunchState::default();
     for block in 0..parameters.learning_max {
-        let slot = Slot {
-            program: learned.program.name.clone(),
-            block,
-            order: 0,
-            scenario: Scenario::Detected,
-            attempt: 0,
-        };
+        let slot = learning_slot(&learned.program, block, Scenario::Detected);
         let launch = sample::learn(bench, parameters, &learned.program, &slot, is_cold)?;
         if let Some(detector) = &bench.detector {
             state = detector.state(&learned.app)?;

@@ -28,7 +28,7 @@ pub fn learn(
     let is_cold = parameters.learn == Learn::Cold;
     let (mut known, mut learned) = (Known::default(), None);
     for block in 0..parameters.learning_max {
-        let slot = learning_slot(&program, block);
+        let slot = learning_slot(&program, block, Scenario::Record);
         let mut launch = match sample::learn(bench, parameters, &program, &slot, is_cold)? {
             Ok(launch) => launch,
             Err(discarded) => {
@@ -68,19 +68,20 @@ pub fn learn(
     let reason = format!("prepage does not learn it: {:?}", known.profiling.phase);
     eprintln!("  left out: {reason}");
     writer.write(&Line::DiscardedLaunch(Box::new(Discarded {
-        slot: learning_slot(&program, PROFILING_LAUNCHES_MAX),
+        slot: learning_slot(&program, PROFILING_LAUNCHES_MAX, Scenario::Record),
         reason,
         state: None,
     })))?;
     Ok(None)
 }
 
-fn learning_slot(program: &Prepared, block: u32) -> Slot {
+/// Where the launch that is learned from stands in the record: `scenario` says who learns.
+pub fn learning_slot(program: &Prepared, block: u32, scenario: Scenario) -> Slot {
     Slot {
         program: program.name.clone(),
         block,
         order: 0,
-        scenario: Scenario::Record,
+        scenario,
         attempt: 0,
     }
 }

@@ -5,7 +5,7 @@ use crate::clock::{now_ns, sleep_ms};
 use crate::error::{Context, Error, Result};
 use crate::service;
 use prepage_core::identity::AppId;
-use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_core::launch::manager::LaunchState;
 use prepage_engine::store::{Store, single};
 use std::ffi::OsString;
 use std::fs;
@@ -32,8 +32,8 @@ const CONFIGURATION: &str =
 /// the paper does with `uname`.
 const HELPS_ALL: &str = "pages_min = 0\nlaunch_us_min = 0\nholdout_every = 0\n";
 
-/// prepage's report of a launch comes at the latest when T_timeout is over, and a margin.
-const REPORT_LIMIT_MS: u64 = 13_000;
+/// prepage's report of a launch, or its service's record, comes at the latest when T_timeout is over, and a margin.
+pub const REPORT_LIMIT_MS: u64 = 13_000;
 /// Where no program runs, the report is there when the command returns.
 const REPORT_WITHOUT_PROGRAM_LIMIT_MS: u64 = 200;
 
@@ -221,7 +221,7 @@ impl Prepage {
     /// Whether prepage leaves a program alone.
     pub fn leaves_alone(&self, program: &str) -> Result<bool> {
         let kept = self.kept(program)?;
-        Ok(kept.is_some_and(|(_, launch)| matches!(launch.phase, Phase::Off(_))))
+        Ok(kept.is_some_and(|(_, launch)| launch.is_left_alone()))
     }
 
     /// The version.

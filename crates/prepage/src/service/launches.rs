@@ -318,10 +318,11 @@ impl Service {
 
     /// Launches are over.
     pub(super) fn see_launches(&mut self) {
-        let results = self.launches.as_ref().map(|l| l.engine.results());
-        for result in results.unwrap_or_default() {
-            let help = self.launches.as_mut();
-            let Some(launch) = help.and_then(|help| help.under_way.remove(&result.id)) else {
+        let Some(help) = &mut self.launches else {
+            return;
+        };
+        for result in help.engine.results() {
+            let Some(launch) = help.under_way.remove(&result.id) else {
                 continue;
             };
             let plan = launch.decided.decision.prefetch.as_ref();
@@ -336,17 +337,13 @@ impl Service {
                 let mut state = stored.map(|s| s.launch.clone()).unwrap_or_default();
                 launch.circumstances.conclude(&mut state, &result);
                 self.store.save_launch(&launch.app, &state);
-                if let Some(help) = &mut self.launches {
-                    let circumstances = Circumstances {
-                        params: self.config.launch.clone(),
-                        ..launch.circumstances
-                    };
-                    help.ready.make(&launch.app, &state, circumstances);
-                }
+                let circumstances = Circumstances {
+                    params: self.config.launch.clone(),
+                    ..launch.circumstances
+                };
+                help.ready.make(&launch.app, &state, circumstances);
             }
-            if let Some(help) = &mut self.launches {
-                help.keep(&launch.app, result.id, record);
-            }
+            help.keep(&launch.app, result.id, record);
         }
     }
 
