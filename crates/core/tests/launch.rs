@@ -5,7 +5,7 @@ use prepage_core::extent::Extent;
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{self, BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::blocks::{Account, Ext4Group, Ext4Layout};
-use prepage_core::launch::extract::{extract, learn, refine};
+use prepage_core::launch::extract::{extract, learn, refine, reorder};
 use prepage_core::launch::misses::{self, Misses};
 use prepage_core::launch::paths::{PathRead, PathReplay, replays, split};
 use prepage_core::launch::plan::{LaunchPlan, PlanLimits, plan};
@@ -107,10 +107,8 @@ proptest! {
         let mut times = Vec::new();
         for (page, access) in found {
             let to_it = flat(&all).into_iter().filter(|(p, _)| *p == page).map(|(_, a)| a);
-            let mut to_it: Vec<_> = to_it.collect();
-            let is_certain = to_it.iter().any(|a| a.is_certain);
-            to_it.retain(|a| a.is_certain == is_certain);
-            prop_assert_eq!(access.is_certain, is_certain);
+            let to_it: Vec<_> = to_it.collect();
+            prop_assert_eq!(access.is_certain, to_it.iter().any(|a| a.is_certain));
             let at_us = to_it.iter().map(|a| a.at_us).min().expect("it was accessed");
             // Neighbours are joined where they follow each other, and have the time of the first then.
             prop_assert!(access.at_us <= at_us);
@@ -191,6 +189,35 @@ proptest! {
         used.retain(|page| left.contains(&page.0));
         prop_assert_eq!(with(true), used);
         prop_assert_eq!(with(false), perhaps);
+    }
+
+    #[test]
+    fn pages_come_in_the_order_of_the_last_launch_and_what_it_left_out_stays_behind_what_it_followed(
+        launches in prop::collection::vec(accesses(), 2..4),
+    ) {
+        let recordings: Vec<_> = launches.into_iter().map(|a| recording(Source::Accesses, a)).collect();
+        let mut sequence = extract(&recordings[..1]);
+        for recording in &recordings[1..] {
+            let certain = |sequence: &LaunchSequence| {
+                let mut sequence = sequence.clone();
+                sequence.reads.retain(|read| read.is_certain);
+                held(&sequence).into_iter().collect::<BTreeSet<Page>>()
+            };
+            let (before, certain_before) = (held(&sequence), certain(&sequence));
+            reorder(&mut sequence, recording);
+            let access_of = |&(file, page): &Page| {
+                recording.accesses.iter().position(|a| a.file == file && a.extent.contains(page))
+            };
+            let mut last = None;
+            let mut oracle: Vec<(Option<usize>, Page)> = Vec::new();
+            for page in before {
+                last = access_of(&page).or(last);
+                oracle.push((last, page));
+            }
+            oracle.sort_by_key(|(access, _)| *access);
+            prop_assert_eq!(held(&sequence), oracle.into_iter().map(|(_, page)| page).collect::<Vec<_>>());
+            prop_assert_eq!(certain(&sequence), certain_before);
+        }
     }
 
     #[test]

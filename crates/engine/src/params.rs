@@ -108,7 +108,8 @@ pub struct FetchParams {
     pub file_call_bytes: u64,
     /// Order in which file pages are read. The paper: `file`.
     pub file_order: FileOrder,
-    /// With `file_order = "access"`: most bytes in flight for one thread.
+    /// With `file_order = "access"`, and for launches: most bytes in flight for one thread. What the application reads
+    /// meanwhile, of files or of directories, waits behind them.
     pub file_depth_bytes: u64,
     /// Threads that replay the paths of a launch, beside the one that reads its pages.
     pub path_threads: usize,
@@ -138,7 +139,7 @@ impl Default for FetchParams {
             little_cores: Vec::new(),
             file_call_bytes: 1 << 20,
             file_order: FileOrder::Access,
-            file_depth_bytes: 1 << 20,
+            file_depth_bytes: 512 << 10,
             path_threads: 4,
             metadata_stride_pages: 512,
             watchdog_ms: 1_000,

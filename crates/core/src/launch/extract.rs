@@ -8,7 +8,7 @@
 use super::page_map::PageMap;
 use super::paths::replays;
 use super::recording::{Access, Recording, Source};
-use super::sequence::{LaunchSequence, SequenceFile, SequenceRead, pages_of, version};
+use super::sequence::{LaunchSequence, SequenceFile, SequenceRead, pages_of, push, version};
 use crate::extent::Extent;
 use std::collections::BTreeSet;
 
@@ -66,6 +66,45 @@ pub fn refine(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u3
     splice(sequence, recording, |file, access| {
         access.is_certain && is_confirmed[file as usize]
     });
+    sequence.bound();
+}
+
+/// Puts the pages in the order in which this launch accessed them first, since the next one will wait for those that come
+/// after pages that it needs later. What the launch did not access stays behind what it came after. Where the pages are on
+/// the device has to be noted again ([`LaunchSequence::locate`]).
+pub fn reorder(sequence: &mut LaunchSequence, recording: &Recording) {
+    let index = sequence.index();
+    let mut places = PageMap::default();
+    for (place, (file, access)) in (1..).zip(recording.file_accesses()) {
+        if let Some(&file) = index.get(&version(file)) {
+            places.add(file, access.extent, place);
+        }
+    }
+    let mut parts: Vec<(usize, SequenceRead)> = Vec::with_capacity(sequence.reads.len());
+    let mut place = 0;
+    for read in std::mem::take(&mut sequence.reads) {
+        let mut page = read.extent.start;
+        let mut take = |place: usize, end: u64| {
+            let part = SequenceRead {
+                extent: Extent::between(page, end),
+                address_bytes: None,
+                ..read
+            };
+            parts.extend((!part.extent.is_empty()).then_some((place, part)));
+            page = end;
+        };
+        for (accessed, at) in places.pieces(read.file, read.extent) {
+            take(place, accessed.start);
+            take(at, accessed.end());
+            place = at;
+        }
+        take(place, read.extent.end());
+    }
+    // Stable: what has the same place keeps its order.
+    parts.sort_by_key(|(place, _)| *place);
+    for (_, part) in parts {
+        push(&mut sequence.reads, part, 0);
+    }
     sequence.bound();
 }
 

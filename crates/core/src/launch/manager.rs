@@ -6,7 +6,7 @@
 //! of accesses are complete without, and those of insertions add up.
 
 use super::blocks::BlockMap;
-use super::extract::{learn, learn_paths, refine};
+use super::extract::{learn, learn_paths, refine, reorder};
 use super::misses::{self, Misses};
 use super::plan::{LaunchPlan, PlanLimits, plan};
 use super::recording::{Recording, Source};
@@ -404,10 +404,13 @@ fn check(
         state.deletions = 0;
         // A launch that did something else tells nothing of those that the sequence is of.
         let is_whole = recording.pages() >= state.sequence.certain_pages();
-        if recording.source == Source::Accesses && is_whole && state.sequence.has_uncertain() {
+        if recording.source == Source::Accesses && is_whole {
             let sequence = Arc::make_mut(&mut state.sequence);
-            refine(sequence, recording, params.n_rawseq);
-            state.n_refined = state.n_refined.saturating_add(u32::from(state.was_cold));
+            if sequence.has_uncertain() {
+                refine(sequence, recording, params.n_rawseq);
+                state.n_refined = state.n_refined.saturating_add(u32::from(state.was_cold));
+            }
+            reorder(sequence, recording);
         }
         return learned;
     }

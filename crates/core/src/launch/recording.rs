@@ -178,18 +178,32 @@ impl Recording {
 }
 
 /// First accesses, from all accesses in any order: sorted by time, without the pages accessed before, neighbours
-/// joined; at most [`ACCESSES_MAX`] of them and [`PAGES_MAX`] pages. Of a page whose use is certain the first certain
-/// access counts.
+/// joined; at most [`ACCESSES_MAX`] of them and [`PAGES_MAX`] pages, those first whose use is certain. A page that was mapped
+/// along first may have been used from then on, and so has that time: who fetches it later lets a launch wait for it.
 pub fn first_accesses(mut accesses: Vec<Access>) -> Vec<Access> {
-    accesses.sort_by_key(|a| (!a.is_certain, a.at_us));
+    accesses.sort_by_key(|a| a.at_us);
+    let mut times = PageMap::default();
+    for (place, access) in accesses.iter().enumerate() {
+        times.add(access.file, access.extent, place);
+    }
+    let (certain, uncertain): (Vec<&Access>, Vec<&Access>) =
+        accesses.iter().partition(|a| a.is_certain);
     let mut seen = PageMap::default();
     let mut first: Vec<Access> = Vec::new();
     let mut pages_left = PAGES_MAX;
-    for access in accesses {
+    for access in certain.into_iter().chain(uncertain) {
         let wanted = Extent::new(access.extent.start, access.extent.len.min(pages_left));
-        for extent in seen.add(access.file, wanted, 0) {
-            pages_left -= extent.len;
-            first.push(Access { extent, ..access });
+        for new in seen.add(access.file, wanted, 0) {
+            pages_left -= new.len;
+            first.extend(
+                times
+                    .pieces(access.file, new)
+                    .map(|(extent, place)| Access {
+                        extent,
+                        at_us: accesses[place].at_us,
+                        ..*access
+                    }),
+            );
         }
     }
     first.sort_by_key(|a| a.at_us);

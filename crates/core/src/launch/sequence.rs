@@ -284,8 +284,8 @@ impl LaunchSequence {
     }
 }
 
-/// Appends a read, joined with the last one where it continues it, in the file and on the device.
-fn push(reads: &mut Vec<SequenceRead>, read: SequenceRead, page_bytes: u64) {
+/// Appends a read, joined with the last one where it continues it, in the file and, where addresses are known, on the device.
+pub(super) fn push(reads: &mut Vec<SequenceRead>, read: SequenceRead, page_bytes: u64) {
     if let Some(last) = reads.last_mut() {
         let after = last.address_bytes.map(|a| a + last.extent.len * page_bytes);
         if last.file == read.file

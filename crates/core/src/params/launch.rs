@@ -68,7 +68,7 @@ pub struct LaunchParams {
     /// wait for what is needed much later.
     pub merge_window_pages: u64,
     /// Most bytes that one call asks for; it is lowered to what the device takes, since the kernel silently cuts a
-    /// larger one.
+    /// larger one, and is a part of `fetch.file_depth_bytes`, so that several are in flight.
     pub call_bytes: u64,
     /// Most bytes that one launch's prefetch reads, gap pages included.
     pub budget_bytes: u64,
@@ -114,7 +114,7 @@ impl Default for LaunchParams {
             rotational_start: LaunchStart::Before,
             merge_gap_pages: 4,
             merge_window_pages: 256,
-            call_bytes: 1 << 20,
+            call_bytes: 256 << 10,
             budget_bytes: 512 << 20,
             pages_min: 768,
             launch_us_min: 3_000,

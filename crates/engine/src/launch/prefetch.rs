@@ -336,8 +336,8 @@ impl Prefetch {
             }
             let is_last = self.last_reads.get(read.file as usize) == Some(&index);
             self.close(read.file, is_last);
-            while reader.in_flight_pages > self.depth_pages && !self.is_cancelled() {
-                reader.wait_for_oldest();
+            if reader.in_flight_pages > self.depth_pages {
+                reader.wait_until(self.depth_pages / 2);
             }
         }
         let submitted_us = self.now_us();
@@ -408,11 +408,19 @@ impl Reader {
         }
     }
 
-    /// Waits for the last page of the oldest read: bounds what is in flight.
-    fn wait_for_oldest(&mut self) {
-        if let Some((file, pages)) = self.in_flight.pop_front() {
-            wait_for(&file, pages.end() - 1);
+    /// Waits until at most so many pages are in flight, as far as the device completes reads in their order: for the last
+    /// page of the last read that has to be complete then.
+    fn wait_until(&mut self, pages_max: u64) {
+        let mut last = None;
+        while self.in_flight_pages > pages_max {
+            let Some((file, pages)) = self.in_flight.pop_front() else {
+                break;
+            };
             self.in_flight_pages -= pages.len;
+            last = Some((file, pages.end() - 1));
+        }
+        if let Some((file, page)) = last {
+            wait_for(&file, page);
         }
     }
 

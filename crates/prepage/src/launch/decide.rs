@@ -70,12 +70,13 @@ impl Circumstances {
         }
     }
 
-    /// Applies a launch that is over to the state: its beginning, its end, and the generation that may be due.
+    /// Applies a launch that is over to the state: its beginning, its end, the generation that may be due, and where the pages
+    /// of its files are on the device.
     pub fn conclude(&self, state: &mut LaunchState, result: &LaunchResult) -> Learned {
         self.begin(state);
         let (recording, measured) = (result.recording.as_ref(), result.measured.as_measured());
         let learned = manager::end(state, recording, &measured, &self.params);
-        if state.phase == Phase::Generation {
+        if state.phase == Phase::Generation || result.block_map.is_some() {
             manager::generate(state, result.block_map.as_ref(), self.limits.page_bytes);
         }
         learned
