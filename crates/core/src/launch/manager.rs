@@ -258,12 +258,15 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     let is_helped = !is_held_out && order != LaunchOrder::None;
     // What is tried is the whole of help.
     let is_whole = is_held_out || is_unclear(state, params);
-    let refines = !is_whole && is_refining(state, params) && (checks || state.was_cold);
+    let is_in_doubt = is_refining(state, params);
+    let refines = !is_whole && is_in_doubt && (checks || state.was_cold);
     let planned = match refines {
         true => &state.sequence.for_turn(state.n_refined),
         false => &state.sequence,
     };
-    let prefetch = is_helped.then(|| plan(planned, order, start, params, facts.limits));
+    // Once launches have shown what they use, what is in doubt still is worth less than the wait for it.
+    let prefetch =
+        is_helped.then(|| plan(planned, order, start, is_in_doubt, params, facts.limits));
     // Whether a launch was cold, and so whether its time counts, its prefetch tells; without one, only a recording.
     let records = checks || refines || is_held_out || is_learning(state, params);
     Decision {

@@ -54,16 +54,18 @@ impl LaunchPlan {
     }
 }
 
-/// The plan for a launch sequence, in the given order; empty for [`LaunchOrder::None`]. In the order of launches, the
-/// pages that they may not use come after those that they do: an access before they are there shows.
+/// The plan for a launch sequence, in the given order; empty for [`LaunchOrder::None`]. In the order of launches, where
+/// `defers_uncertain` holds, the pages that they may not use come after those that they do: an access before they are there
+/// shows, and it waits.
 pub fn plan(
     sequence: &LaunchSequence,
     order: LaunchOrder,
     start: LaunchStart,
+    defers_uncertain: bool,
     params: &LaunchParams,
     limits: PlanLimits,
 ) -> LaunchPlan {
-    let wanted: Vec<SequenceRead> = match order {
+    let mut wanted: Vec<SequenceRead> = match order {
         LaunchOrder::None => {
             return LaunchPlan {
                 start,
@@ -76,8 +78,10 @@ pub fn plan(
         }
     };
     let budget_pages = params.budget_bytes / limits.page_bytes;
-    let (certain, uncertain): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|r| r.is_certain);
-    let wanted = [certain, uncertain].concat();
+    if defers_uncertain {
+        // Stable: each sort stays in its order.
+        wanted.sort_by_key(|r| !r.is_certain);
+    }
     let (mut wanted, left_out_pages) = within(wanted, budget_pages);
     if order == LaunchOrder::Lba {
         // What has no known address comes last, in the order of the launch.
@@ -90,8 +94,11 @@ pub fn plan(
         done: BTreeMap::new(),
         merged: Vec::new(),
     };
-    // What may not be needed never holds up what is: a window is of one sort.
-    for reads in wanted.chunk_by(|a, b| order == LaunchOrder::Lba || a.is_certain == b.is_certain) {
+    // What is deferred never holds up what is not: a window is of one sort.
+    let is_one_sort = |a: &SequenceRead, b: &SequenceRead| {
+        !defers_uncertain || order == LaunchOrder::Lba || a.is_certain == b.is_certain
+    };
+    for reads in wanted.chunk_by(is_one_sort) {
         windows(reads, params.merge_window_pages).for_each(|window| merge.window(window));
     }
     let call_pages = params.call_bytes.min(limits.call_bytes_max) / limits.page_bytes;
