@@ -550,6 +550,39 @@ fn what_is_tried_is_the_whole_of_help_and_refined_when_that_is_clear() {
 }
 
 #[test]
+fn what_is_in_doubt_comes_last_until_launches_were_refined_and_then_in_its_place() {
+    let params = LaunchParams {
+        holdout_every: 0,
+        merge_gap_pages: 0,
+        ..LaunchParams::default()
+    };
+    let app = App::of(1, 1_600);
+    let used: Vec<u64> = (0..1_600).step_by(16).collect();
+    let from_memory = faulting_launch(&used, &(0..1_600).collect());
+    let mut state = LaunchState::default();
+    for _ in 0..params.n_rawseq {
+        let decision = begin(&mut state, &facts(&[]), &params);
+        let measured = Measured {
+            device_pages: 0,
+            ..measured(&app, &decision)
+        };
+        end(&mut state, Some(&from_memory), &measured, &params);
+    }
+    generate(&mut state, None, PAGE);
+    let pages = |state: &LaunchState| -> Vec<u64> {
+        let plan = begin(&mut state.clone(), &facts(&[]), &params).prefetch;
+        let reads = plan.as_ref().expect("it is helped").reads.iter();
+        reads.flat_map(|r| r.extent.start..r.extent.end()).collect()
+    };
+    let refined = LaunchState {
+        n_refined: params.n_refine,
+        ..state.clone()
+    };
+    assert_eq!(pages(&state)[..used.len()], used);
+    assert_eq!(pages(&refined), (0..1_600).collect::<Vec<u64>>());
+}
+
+#[test]
 fn longer_launches_are_helped_but_for_the_hold_outs() {
     let (params, app) = (LaunchParams::default(), App::of(4, 400));
     let mut state = learned(&app, &params);

@@ -143,7 +143,7 @@ fn main() {
     let (runs, path_threads, depth_kib): (usize, usize, usize) = (number(), number(), number());
     let mut engine = EngineParams::default();
     engine.fetch.path_threads = path_threads;
-    engine.fetch.file_depth_bytes = depth_kib as u64 * 1024;
+    engine.fetch.launch_depth_bytes = depth_kib as u64 * 1024;
     let params = LaunchParams {
         holdout_every: 0,
         launch_us_min: 0,

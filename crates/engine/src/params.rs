@@ -108,9 +108,11 @@ pub struct FetchParams {
     pub file_call_bytes: u64,
     /// Order in which file pages are read. The paper: `file`.
     pub file_order: FileOrder,
-    /// With `file_order = "access"`, and for launches: most bytes in flight for one thread. What the application reads
-    /// meanwhile, of files or of directories, waits behind them.
+    /// With `file_order = "access"`: most bytes in flight for one thread.
     pub file_depth_bytes: u64,
+    /// Most bytes in flight for a launch. What the application reads meanwhile, of files or of directories, waits behind
+    /// them.
+    pub launch_depth_bytes: u64,
     /// Threads that replay the paths of a launch, beside the one that reads its pages.
     pub path_threads: usize,
     /// With `file_order = "file"`: distance, in pages, at which one page is read ahead of the rest where the file
@@ -139,7 +141,8 @@ impl Default for FetchParams {
             little_cores: Vec::new(),
             file_call_bytes: 1 << 20,
             file_order: FileOrder::Access,
-            file_depth_bytes: 512 << 10,
+            file_depth_bytes: 1 << 20,
+            launch_depth_bytes: 512 << 10,
             path_threads: 4,
             metadata_stride_pages: 512,
             watchdog_ms: 1_000,

@@ -68,7 +68,7 @@ pub struct LaunchParams {
     /// wait for what is needed much later.
     pub merge_window_pages: u64,
     /// Most bytes that one call asks for; it is lowered to what the device takes, since the kernel silently cuts a
-    /// larger one, and is a part of `fetch.file_depth_bytes`, so that several are in flight.
+    /// larger one, and is a part of `fetch.launch_depth_bytes`, so that several are in flight.
     pub call_bytes: u64,
     /// Most bytes that one launch's prefetch reads, gap pages included.
     pub budget_bytes: u64,

@@ -111,7 +111,7 @@ impl Prefetch {
             }
         }
         Self {
-            depth_pages: (params.file_depth_bytes / page_size()).max(1),
+            depth_pages: (params.launch_depth_bytes / page_size()).max(1),
             hang_max: Duration::from_millis(params.watchdog_ms),
             state: Mutex::new(State {
                 files: vec![Slot::New; plan.files.len()],
