@@ -57,6 +57,9 @@ fn anonymous_pages_are_charged_to_the_application_and_file_pages_to_us() {
     assert!(all.contains(&(ours - before[1])), "{before:?} {ours}");
 }
 
+/// So many pages the kernel charges to a group at once (MEMCG_CHARGE_BATCH).
+const CHARGE_BATCH_PAGES: u64 = 64;
+
 fn is_kept_within_its_limit(engine: &EngineParams, headroom: u64) {
     let group = Group::create(&v1("memory"));
     let mut child = child_in(&group);
@@ -84,11 +87,13 @@ fn is_kept_within_its_limit(engine: &EngineParams, headroom: u64) {
         present as u64, fetched,
         "all that were fetched are still there"
     );
-    assert_eq!(
-        group.read_number("memory.failcnt"),
-        0,
-        "the limit was reached"
-    );
+    // What a batch leaves is kept for its core. A batch that does not fit counts as a failure, too, though its pages are
+    // then charged one by one: where there is not room for all of them, the count says nothing.
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    if headroom - fetched > (cores + 1) * CHARGE_BATCH_PAGES {
+        let failures = group.read_number("memory.failcnt");
+        assert_eq!(failures, 0, "the limit was reached");
+    }
     group.write("memory.limit_in_bytes", -1);
     child.tell_pages("verify", 0..PAGES);
 }
