@@ -550,6 +550,27 @@ fn what_is_tried_is_the_whole_of_help_and_refined_when_that_is_clear() {
 }
 
 #[test]
+fn where_recording_costs_time_a_small_change_waits_for_the_next_check_and_a_large_one_does_not() {
+    let params = LaunchParams {
+        holdout_every: 0,
+        ..LaunchParams::default()
+    };
+    let state = LaunchState {
+        recording_share: 2.0 * params.recording_share_max,
+        n_pref: 0,
+        ..learned(&App::of(20, 50), &params)
+    };
+    let first_recorded = |changed: &[FileId]| {
+        let mut state = state.clone();
+        let mut launches = (1..100).filter(|_| begin(&mut state, &facts(changed), &params).records);
+        launches.next().expect("one is checked")
+    };
+    assert_eq!(first_recorded(&[file(3, 1)]), params.n_chk_costly);
+    let many: Vec<FileId> = (0..5).map(|name| file(name, 1)).collect();
+    assert_eq!(first_recorded(&many), 1);
+}
+
+#[test]
 fn what_is_in_doubt_comes_last_until_launches_were_refined_and_then_in_its_place() {
     let params = LaunchParams {
         holdout_every: 0,
@@ -893,7 +914,10 @@ proptest! {
                 let times = Measured { device_pages, launch_us, ..measured(&app, &decision) };
                 end(&mut state, seen.as_ref(), &times, &params);
                 prop_assert!(state.is_valid());
-                prop_assert!(state.n_init <= params.n_rawseq && (state.n_pref < params.n_chk || state.n_held_out == 0));
+                prop_assert!(state.n_init <= params.n_rawseq);
+                // A check is due at once after a large change.
+                let n_pref_max = params.n_chk.max(params.n_chk_costly);
+                prop_assert!(state.n_pref < params.n_chk || state.n_held_out == 0 || state.n_pref == n_pref_max);
                 prop_assert!(state.helped.len().max(state.held_out.len()) <= TIMES_MAX);
                 prop_assert!(state.retry_left <= params.retry_launches_max);
                 prop_assert!(state.is_left_alone() == (state.retry_left > 0));

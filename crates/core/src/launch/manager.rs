@@ -268,7 +268,8 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     let prefetch =
         is_helped.then(|| plan(planned, order, start, is_in_doubt, params, facts.limits));
     // Whether a launch was cold, and so whether its time counts, its prefetch tells; without one, only a recording.
-    let records = checks || refines || is_held_out || is_learning(state, params);
+    let learns = is_learning(state, params) && (!is_costly || has_much_to_learn(state, params));
+    let records = checks || refines || is_held_out || learns;
     Decision {
         records,
         profiles_paths: records && !is_held_out && !state.sequence.is_path_profile,
@@ -281,6 +282,18 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
 fn is_learning(state: &LaunchState, params: &LaunchParams) -> bool {
     let is_open = |file| !state.sequence.is_confirmed(file, params.n_rawseq);
     state.relearns || (0..state.sequence.files.len() as u32).any(is_open)
+}
+
+/// Whether so much of the sequence waits for recordings that it is worth one that costs the launch time: R_miss of its pages.
+/// A browser writes some of its files at every launch.
+fn has_much_to_learn(state: &LaunchState, params: &LaunchParams) -> bool {
+    let sequence = &state.sequence;
+    let confirmed: u64 = sequence
+        .confirmed(params.n_rawseq)
+        .map(|r| r.extent.len)
+        .sum();
+    let pages = sequence.pages();
+    (pages - confirmed) as f32 > params.r_miss * pages as f32
 }
 
 /// Whether launches are recorded to learn which of the pages that were mapped along with others they use.
@@ -452,6 +465,10 @@ fn note_changes(
         let gone = pages_before.saturating_sub(state.sequence.pages());
         let is_most_left = gone as f32 <= params.r_miss * pages_before as f32;
         Arc::make_mut(&mut state.sequence).is_path_profile &= is_most_left;
+        if !is_most_left {
+            // The next launch is recorded, whatever that costs.
+            state.n_pref = params.n_chk.max(params.n_chk_costly);
+        }
     }
     confirmed
 }
