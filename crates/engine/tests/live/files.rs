@@ -86,11 +86,19 @@ fn a_file_that_was_replaced_or_truncated_is_forgotten() {
         let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
         plan.files.iter().any(|t| Path::new(&*t.file.path) == path)
     };
+    // A switch may end before its fetch has come to the file. Nothing of it is fetched, so that it is not for want of use
+    // that it goes.
+    let forgets = |rig: &mut Rig| {
+        (0..50).any(|_| {
+            let record = rig.switch(|| {});
+            assert_eq!(of_files(&record).fetched, 0, "{record:?}");
+            !knows(rig)
+        })
+    };
     assert!(knows(&rig));
     std::fs::remove_file(&path).expect("remove");
     directory.file("changing", 50);
-    rig.switch(|| {});
-    assert!(!knows(&rig), "a replaced file is still planned");
+    assert!(forgets(&mut rig), "a replaced file is still planned");
 
     let path = directory.file("truncated", FILE_PAGES);
     for _ in 0..2 {
@@ -101,8 +109,7 @@ fn a_file_that_was_replaced_or_truncated_is_forgotten() {
     }
     let file = File::options().write(true).open(&path).expect("open");
     file.set_len(10 * page_size()).expect("truncate");
-    rig.switch(|| {});
-    assert!(!knows(&rig));
+    assert!(forgets(&mut rig), "a truncated file is still planned");
 }
 
 #[test]
