@@ -266,7 +266,6 @@ proptest! {
         window in 1..40u64,
         call_pages in 1..9u64,
         budget_pages in 0..200u64,
-        defers in any::<bool>(),
     ) {
         let recorded = recording(Source::Accesses, all);
         let sequence = extract(&[recorded]);
@@ -278,13 +277,8 @@ proptest! {
             ..LaunchParams::default()
         };
         let limits = PlanLimits { call_bytes_max: call_pages * PAGE, ..LIMITS };
-        let made = plan(&sequence, LaunchOrder::Launch, LaunchStart::Together, defers, &params, limits);
-        let mut in_order = sequence.clone();
-        if defers {
-            let (certain, uncertain): (Vec<_>, Vec<_>) = sequence.reads.iter().copied().partition(|r| r.is_certain);
-            in_order.reads = [certain, uncertain].concat();
-        }
-        let mut wanted = held(&in_order);
+        let made = plan(&sequence, LaunchOrder::Launch, LaunchStart::Together, &params, limits);
+        let mut wanted = held(&sequence);
         let left_out = wanted.len().saturating_sub(budget_pages as usize);
         wanted.truncate(budget_pages as usize);
         let read = read(&made);
@@ -328,9 +322,9 @@ proptest! {
             }
         }
         let params = LaunchParams { n_rawseq: 1, merge_gap_pages: 0, ..LaunchParams::default() };
-        let made = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, true, &params, LIMITS);
+        let made = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, &params, LIMITS);
         let params = LaunchParams { merge_window_pages: 1, ..params };
-        let alone = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, true, &params, LIMITS);
+        let alone = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, &params, LIMITS);
         let read = read(&alone);
         prop_assert!(read.is_sorted_by_key(|page| (address(page).is_none(), address(page))));
         prop_assert_eq!(distinct(&read), distinct(&before));
@@ -743,7 +737,6 @@ fn whole_files_are_read_from_beginning_to_end_and_nothing_where_the_order_is_non
         &sequence,
         LaunchOrder::WholeFiles,
         LaunchStart::Together,
-        true,
         &params,
         LIMITS,
     );
@@ -753,7 +746,6 @@ fn whole_files_are_read_from_beginning_to_end_and_nothing_where_the_order_is_non
         &sequence,
         LaunchOrder::None,
         LaunchStart::Together,
-        true,
         &params,
         LIMITS,
     );
@@ -800,7 +792,6 @@ fn huge_and_wrong_extents_are_bounded() {
         &sequence,
         LaunchOrder::Launch,
         LaunchStart::Together,
-        true,
         &params,
         LIMITS,
     );

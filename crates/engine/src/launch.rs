@@ -5,6 +5,7 @@
 //! `crew`). What a launch showed is named and looked up on the device after its end (`finish`).
 
 mod block_map;
+mod coldness;
 mod crew;
 mod ext4;
 mod finish;
@@ -19,6 +20,7 @@ pub use prefetch::PrefetchOutcome;
 
 use crate::error::Result;
 use crate::fetch::cores::Cores;
+use crate::launch::coldness::Coldness;
 use crate::launch::crew::Crew;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
@@ -128,6 +130,7 @@ impl MeasuredLaunch {
             help_us: self.help_us,
             recording_us: self.recording_us,
             device_pages: self.device_pages,
+            end: self.end,
             help: self.help,
             stale_files: &self.stale_files,
         }
@@ -264,12 +267,16 @@ impl Launches {
                 .then(|| PathProfile::start(launch.root_pid).ok())
                 .flatten();
         }
+        let is_held_out = launch.decision.is_held_out;
         self.recorder.tell(Command::Begin(Box::new(Begun {
+            coldness: (is_held_out && !records)
+                .then(|| Coldness::watch(launch.root_pid))
+                .flatten(),
             place,
             prefetch,
             recorded: match gate {
                 Some(_) => Recorded::Whole,
-                None if records && launch.decision.is_held_out => Recorded::Late,
+                None if records && is_held_out => Recorded::Late,
                 None => Recorded::No,
             },
             profile,

@@ -56,6 +56,7 @@ pub mod task_events;
 pub mod testing;
 mod text;
 pub mod tracefs;
+pub mod vmstat;
 pub mod zram;
 
 pub use error::{Error, Result};

@@ -1,4 +1,5 @@
-//! perf_event_open(2): system-wide sampling of major faults and of tracepoints, into one ring per CPU.
+//! perf_event_open(2): system-wide sampling of major faults and of tracepoints, into one ring per CPU; and major faults of one
+//! process, counted.
 //!
 //! [`crate::task_events`] reads other records through the same rings.
 
@@ -56,6 +57,7 @@ pub(crate) const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ADDR: u64 = 1 << 3;
 const SAMPLE_RAW: u64 = 1 << 10;
 const FLAG_DISABLED: u64 = 1;
+const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_WATERMARK: u64 = 1 << 14;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 1 << 3;
@@ -99,6 +101,17 @@ impl Attributes {
         Attributes::recording(kind, config, sample_type, wakeup, 0)
     }
 
+    /// Counts, from now on, in a task and what it starts.
+    fn counting(kind: u32, config: u64) -> Attributes {
+        Attributes {
+            kind,
+            size: size_of::<Attributes>() as u32,
+            config,
+            flags: bit_fields(FLAG_INHERIT),
+            ..Attributes::default()
+        }
+    }
+
     /// As `sampling`, with further flags: the bit fields of struct perf_event_attr, counted from `disabled` as bit 0.
     pub(crate) fn recording(
         kind: u32,
@@ -118,12 +131,7 @@ impl Attributes {
             config,
             sample_period: 1,
             sample_type,
-            // C's bit fields begin at the other end on big endian machines.
-            flags: if cfg!(target_endian = "big") {
-                flags.reverse_bits()
-            } else {
-                flags
-            },
+            flags: bit_fields(flags),
             wakeup,
             clock_id: libc::CLOCK_MONOTONIC,
             ..Attributes::default()
@@ -131,15 +139,37 @@ impl Attributes {
     }
 }
 
-/// Opens one event on one CPU, for all processes.
-fn open_event(attributes: &Attributes, cpu: usize) -> Result<OwnedFd> {
+/// C's bit fields begin at the other end on big endian machines.
+const fn bit_fields(flags: u64) -> u64 {
+    if cfg!(target_endian = "big") {
+        flags.reverse_bits()
+    } else {
+        flags
+    }
+}
+
+/// Whose events.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
+    /// Those of all processes on one CPU.
+    Cpu(usize),
+    /// Those of one thread on all CPUs.
+    Thread(i32),
+}
+
+/// Opens one event.
+fn open_event(attributes: &Attributes, subject: Subject) -> Result<OwnedFd> {
+    let (pid, cpu) = match subject {
+        Subject::Cpu(cpu) => (-1, cpu as libc::c_int),
+        Subject::Thread(tid) => (tid, -1),
+    };
     // SAFETY: `attributes` is a live perf_event_attr that states its own size; the other arguments are plain numbers.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attributes),
-            -1_i32,
-            cpu as libc::c_int,
+            pid,
+            cpu,
             -1_i32,
             OPEN_CLOEXEC,
         )
@@ -150,7 +180,7 @@ fn open_event(attributes: &Attributes, cpu: usize) -> Result<OwnedFd> {
         let why = if denied { denied_hint() } else { String::new() };
         return Err(Error::new(
             "perf_event_open",
-            format!("event {} on CPU {cpu}{why}", attributes.config),
+            format!("event {} of {subject:?}{why}", attributes.config),
             error,
         ));
     }
@@ -334,9 +364,9 @@ impl Rings {
             Error::malformed("perf_event_open", "no events", "at least one is needed")
         })?;
         for &cpu in cpus {
-            let ring = Ring::map(open_event(owner, cpu)?, ring_pages)?;
+            let ring = Ring::map(open_event(owner, Subject::Cpu(cpu))?, ring_pages)?;
             for attributes in others {
-                let event = open_event(attributes, cpu)?;
+                let event = open_event(attributes, Subject::Cpu(cpu))?;
                 let target = ring.event.as_raw_fd();
                 control(
                     event.as_fd(),
@@ -444,6 +474,29 @@ impl FaultRings {
     pub fn drain(&mut self, mut visit: impl FnMut(FaultSample)) -> Drained {
         self.0
             .drain_samples(|body| ring::fault_sample(body).map(&mut visit).is_some())
+    }
+}
+
+/// Major faults of a process's first thread and of the threads and processes that it starts while they are counted. Nothing is
+/// reported for each of them, so that counting costs the process nothing.
+#[derive(Debug)]
+pub struct FaultCounter(OwnedFd);
+
+impl FaultCounter {
+    /// Begins to count. Needs the right to trace the process, or CAP_PERFMON: `EACCES`, `EPERM`; `ESRCH` where it is gone.
+    pub fn open(pid: i32) -> Result<FaultCounter> {
+        let attributes = Attributes::counting(TYPE_SOFTWARE, COUNT_SW_PAGE_FAULTS_MAJ);
+        open_event(&attributes, Subject::Thread(pid)).map(FaultCounter)
+    }
+
+    /// The faults until now, of those that have ended too.
+    pub fn count(&self) -> Result<u64> {
+        let failed = |error| Error::new("read", "perf event", error);
+        let mut value = [0; size_of::<u64>()];
+        match rustix::io::read(&self.0, &mut value).map_err(failed)? {
+            8 => Ok(u64::from_ne_bytes(value)),
+            _ => Err(Error::malformed("read", "perf event", "a short read")),
+        }
     }
 }
 

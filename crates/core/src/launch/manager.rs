@@ -9,7 +9,7 @@ use super::blocks::BlockMap;
 use super::extract::{learn, learn_paths, refine, reorder};
 use super::misses::{self, Misses};
 use super::plan::{LaunchPlan, PlanLimits, plan};
-use super::recording::{Recording, Source};
+use super::recording::{LaunchEnd, Recording, Source};
 use super::sequence::{LaunchSequence, SequenceFile, forget_changed};
 use crate::identity::FileId;
 use crate::params::launch::{LaunchOrder, LaunchParams, TIMES_MAX};
@@ -61,10 +61,12 @@ pub struct LaunchState {
     pub n_pref: u32,
     /// Recordings of cold launches that the sequence was refined by.
     pub n_refined: u32,
-    /// Whether the launch before was cold: the device read at least half of what launches use.
+    /// Whether the launch before was cold: the device read at least half as many pages as the sequence has.
     pub was_cold: bool,
     /// Launches in the prefetch phase since one was held out.
     pub n_held_out: u32,
+    /// Whether a launch is over when it is idle, as that of a program with a window: only a recording shows it.
+    pub ends_idle: bool,
     /// What was learned: shared with whoever follows a launch by it.
     pub sequence: Arc<LaunchSequence>,
     /// Whether a file of the sequence changed, so that the next recording's new files are taken in.
@@ -172,9 +174,10 @@ pub struct Measured<'a> {
     pub help_us: u64,
     /// CPU time of recording it, in microseconds.
     pub recording_us: u64,
-    /// Pages that the device read for it, whoever asked. It was cold where that is at least half of what launches are
-    /// known to use.
+    /// Pages that the device read for it, whoever asked. It was cold where that is at least half of what the sequence has.
     pub device_pages: u64,
+    /// Why it was taken to be over.
+    pub end: LaunchEnd,
     /// Whether it was helped.
     pub help: Help,
     /// Files of the plan that were found changed or gone.
@@ -246,7 +249,8 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     if is_held_out {
         state.n_held_out = 0;
     }
-    // The recording of a launch held out may miss its beginning: it checks and refines nothing.
+    // A launch held out is to take as long as without prepage. It is recorded only where nothing else shows its end, perhaps
+    // without its beginning: it checks and refines nothing.
     let checks = !is_held_out && state.n_pref >= n_chk;
     if checks {
         state.n_pref = 0;
@@ -258,18 +262,19 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     let is_helped = !is_held_out && order != LaunchOrder::None;
     // What is tried is the whole of help.
     let is_whole = is_held_out || is_unclear(state, params);
-    let is_in_doubt = is_refining(state, params);
-    let refines = !is_whole && is_in_doubt && (checks || state.was_cold);
+    // A warm launch teaches nothing of it. Where recording costs time, it takes what is recorded anyway.
+    let is_worth_it = checks || (state.was_cold && !is_costly);
+    let refines = !is_whole && is_refining(state, params) && is_worth_it;
     let planned = match refines {
         true => &state.sequence.for_turn(state.n_refined),
         false => &state.sequence,
     };
-    // Once launches have shown what they use, what is in doubt still is worth less than the wait for it.
-    let prefetch =
-        is_helped.then(|| plan(planned, order, start, is_in_doubt, params, facts.limits));
-    // Whether a launch was cold, and so whether its time counts, its prefetch tells; without one, only a recording.
+    let prefetch = is_helped.then(|| plan(planned, order, start, params, facts.limits));
     let learns = is_learning(state, params) && (!is_costly || has_much_to_learn(state, params));
-    let records = checks || refines || is_held_out || learns;
+    let records = match is_held_out {
+        true => state.ends_idle,
+        false => checks || refines || learns,
+    };
     Decision {
         records,
         profiles_paths: records && !is_held_out && !state.sequence.is_path_profile,
@@ -296,8 +301,8 @@ fn has_much_to_learn(state: &LaunchState, params: &LaunchParams) -> bool {
     (pages - confirmed) as f32 > params.r_miss * pages as f32
 }
 
-/// Whether launches are recorded to learn which of the pages that were mapped along with others they use.
-pub fn is_refining(state: &LaunchState, params: &LaunchParams) -> bool {
+/// Whether recorded launches are to tell which of the pages that were mapped along with others they use.
+fn is_refining(state: &LaunchState, params: &LaunchParams) -> bool {
     state.n_refined < params.n_refine && state.sequence.has_uncertain()
 }
 
@@ -331,7 +336,12 @@ pub fn end(
         Help::HeldOut | Help::None => measured.launch_us,
     };
     state.shortest_us = Some(own_us.min(state.shortest_us.unwrap_or(own_us)));
-    state.was_cold = measured.device_pages.saturating_mul(2) >= state.sequence.certain_pages();
+    match measured.end {
+        LaunchEnd::Idle => state.ends_idle = true,
+        LaunchEnd::Exit | LaunchEnd::Settled => state.ends_idle = false,
+        LaunchEnd::Timeout => {}
+    }
+    state.was_cold = measured.device_pages.saturating_mul(2) >= state.sequence.pages();
     match state.phase {
         Phase::Profiling => usable.map_or(Learned::Nothing, |recording| {
             profile(state, recording, measured.launch_us, params)
@@ -350,7 +360,12 @@ pub fn end(
             if to_learn_anew > 0 {
                 learned = Learned::Relearning(to_learn_anew);
             }
-            let is_undisturbed = recording.is_none_or(|r| !r.is_path_profile);
+            // Where nobody has to record a launch to see its end, those that it slowed do not count.
+            let is_slowed = |r: &Recording| {
+                let is_costly = state.recording_share > params.recording_share_max;
+                r.is_path_profile || (is_costly && !state.ends_idle)
+            };
+            let is_undisturbed = recording.is_none_or(|r| !is_slowed(r));
             let off = is_undisturbed.then(|| compare(state, measured, params));
             off.flatten().unwrap_or(learned)
         }
@@ -419,7 +434,8 @@ fn check(
     if counted.update_ratio() <= f64::from(params.r_miss) {
         state.deletions = 0;
         // A launch that did something else tells nothing of those that the sequence is of.
-        let is_whole = recording.pages() >= state.sequence.certain_pages();
+        let fetched = state.sequence.for_turn(state.n_refined).pages();
+        let is_whole = recording.pages().saturating_mul(2) >= fetched;
         if recording.source == Source::Accesses && is_whole {
             let sequence = Arc::make_mut(&mut state.sequence);
             if sequence.has_uncertain() {

@@ -54,18 +54,16 @@ impl LaunchPlan {
     }
 }
 
-/// The plan for a launch sequence, in the given order; empty for [`LaunchOrder::None`]. In the order of launches, where
-/// `defers_uncertain` holds, the pages that they may not use come after those that they do: an access before they are there
-/// shows, and it waits.
+/// The plan for a launch sequence, in the given order; empty for [`LaunchOrder::None`]. Pages that launches may not use come
+/// in their place like any other: one that is used and comes late stops a launch for longer than all of them take.
 pub fn plan(
     sequence: &LaunchSequence,
     order: LaunchOrder,
     start: LaunchStart,
-    defers_uncertain: bool,
     params: &LaunchParams,
     limits: PlanLimits,
 ) -> LaunchPlan {
-    let mut wanted: Vec<SequenceRead> = match order {
+    let wanted: Vec<SequenceRead> = match order {
         LaunchOrder::None => {
             return LaunchPlan {
                 start,
@@ -78,10 +76,6 @@ pub fn plan(
         }
     };
     let budget_pages = params.budget_bytes / limits.page_bytes;
-    if defers_uncertain {
-        // Stable: each sort stays in its order.
-        wanted.sort_by_key(|r| !r.is_certain);
-    }
     let (mut wanted, left_out_pages) = within(wanted, budget_pages);
     if order == LaunchOrder::Lba {
         // What has no known address comes last, in the order of the launch.
@@ -94,13 +88,7 @@ pub fn plan(
         done: BTreeMap::new(),
         merged: Vec::new(),
     };
-    // What is deferred never holds up what is not: a window is of one sort.
-    let is_one_sort = |a: &SequenceRead, b: &SequenceRead| {
-        !defers_uncertain || order == LaunchOrder::Lba || a.is_certain == b.is_certain
-    };
-    for reads in wanted.chunk_by(is_one_sort) {
-        windows(reads, params.merge_window_pages).for_each(|window| merge.window(window));
-    }
+    windows(&wanted, params.merge_window_pages).for_each(|window| merge.window(window));
     let call_pages = params.call_bytes.min(limits.call_bytes_max) / limits.page_bytes;
     let reads = calls(&merge.merged, call_pages.max(1));
     let read_pages: u64 = reads.iter().map(|r| r.extent.len).sum();

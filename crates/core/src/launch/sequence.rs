@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Launches in which each window is left out once ([`LaunchSequence::for_turn`]).
-pub const TURNS: u64 = 2;
+pub const TURNS: u64 = 4;
 
 /// A file of a launch sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,12 +140,6 @@ impl LaunchSequence {
             paths: self.paths.clone(),
             is_path_profile: self.is_path_profile,
         }
-    }
-
-    /// Pages that launches are known to use.
-    pub fn certain_pages(&self) -> u64 {
-        let certain = self.reads.iter().filter(|r| r.is_certain);
-        certain.map(|r| r.extent.len).sum()
     }
 
     /// Its reads with their files.

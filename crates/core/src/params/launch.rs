@@ -43,8 +43,9 @@ pub struct LaunchParams {
     /// The same where recording costs more than `recording_share_max`.
     pub n_chk_costly: u32,
     /// Recorded launches in the prefetch phase that tell the pages that launches use from those that are mapped along
-    /// with them: half of those that may be either is left out each time, in turns. The paper's kernel reported what was
-    /// read, not what was used.
+    /// with them: a quarter of the windows of those that may be either is left out each time, in turns. Where recording
+    /// costs time, only launches that are checked are recorded for it. The paper's kernel reported what was read, not what
+    /// was used.
     pub n_refine: u32,
     /// Share (0 to 1) of a launch's time that recording may take before it is done less often.
     pub recording_share_max: f32,

@@ -2,6 +2,7 @@
 //! priority, for as long as it takes.
 
 use crate::launch::block_map::block_map;
+use crate::launch::coldness::Coldness;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::track::{Recorded, Seen, Track};
@@ -51,7 +52,8 @@ pub fn finish(ended: Ended) -> LaunchResult {
         ..
     } = ended;
     let device_pages = |seen: &Seen| -> u64 { seen.added.iter().map(|a| a.extent.len).sum() };
-    let mut pages = track.seen.as_ref().map_or(0, device_pages);
+    let unrecorded = track.coldness.as_ref().map_or(0, Coldness::device_pages);
+    let mut pages = track.seen.as_ref().map_or(unrecorded, device_pages);
     let mut result = LaunchResult {
         id: track.launch.id,
         root_pid: track.launch.root_pid,

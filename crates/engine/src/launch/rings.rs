@@ -10,8 +10,7 @@ use prepage_core::extent::Extent;
 use prepage_core::launch::recording::Source;
 use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockEvent, BlockKind, BlockTrace};
-use prepage_kernel::filemap::{FaultAddresses, Filemap, FilemapKind};
-use prepage_kernel::page::page_size;
+use prepage_kernel::filemap::{Filemap, FilemapKind};
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
 use prepage_kernel::task_events::{TaskEvent, TaskRings};
 use prepage_kernel::tracefs::Tracefs;
@@ -36,8 +35,6 @@ pub struct PageEvent {
     pub key: InodeKey,
     /// Its pages.
     pub extent: Extent,
-    /// Of pages that were mapped, the byte address of the fault: which of them was accessed.
-    pub fault_address: Option<u64>,
 }
 
 /// A process began.
@@ -54,31 +51,10 @@ pub struct Fork {
 /// A process mapped a file.
 #[derive(Clone, Debug)]
 pub struct Mapped {
-    /// Where, and what of the file.
-    pub mapping: FileMapping,
-    /// Its path below the process's root.
-    pub path: Box<[u8]>,
-}
-
-/// Where a file is mapped in a process.
-#[derive(Clone, Copy, Debug)]
-pub struct FileMapping {
     /// The file.
     pub key: InodeKey,
-    /// First byte address.
-    pub address: u64,
-    /// Length, in bytes.
-    pub len_bytes: u64,
-    /// First byte of the file that is mapped.
-    pub offset_bytes: u64,
-}
-
-impl FileMapping {
-    /// The page of the file that an address is of.
-    pub fn page(&self, address: u64) -> Option<u64> {
-        let offset = address.checked_sub(self.address)?;
-        (offset < self.len_bytes).then(|| self.offset_bytes.saturating_add(offset) / page_size())
-    }
+    /// Its path below the process's root.
+    pub path: Box<[u8]>,
 }
 
 /// A block event, in the context of a process.
@@ -117,7 +93,9 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// Opens them on these cores, disabled.
+    /// Opens them on these cores, disabled. The addresses of page faults, which would tell the page that was accessed from those
+    /// that its fault mapped along, are not among what they report: each fault of anonymous memory has one too, and a fifth
+    /// of LibreOffice's launch went there.
     ///
     /// # Errors
     /// Where tracefs or system-wide sampling is not to be had.
@@ -125,7 +103,7 @@ impl Rings {
         let tracefs = Tracefs::open()?;
         let filemap = Filemap::find(&tracefs, params.filemap_kinds())?;
         let blocks = BlockTrace::find(&tracefs, &BlockKind::ALL)?;
-        let ids = [filemap.event_ids_with_faults(), blocks.event_ids()].concat();
+        let ids = [filemap.event_ids(), blocks.event_ids()].concat();
         let pages = params.file_ring_pages;
         Ok(Self {
             trace: TracepointRings::open(&ids, cpus, pages, Wakeup::half_full(pages))?,
@@ -152,20 +130,15 @@ impl Rings {
     pub fn drain(&mut self) -> Batch {
         let mut batch = Batch::default();
         let (filemap, blocks) = (&self.filemap, &self.blocks);
-        let mut faults = FaultAddresses::default();
         // First the accesses: the fork of a process that has any is then in the other ring.
         let trace = self.trace.drain(|sample| {
             let (at, pid) = (sample.time_ns, sample.pid);
-            if faults.note(&sample) {
-                // The pages that it maps are reported next.
-            } else if let Some(event) = filemap.decode(sample.event_id, sample.raw) {
-                let is_mapped = event.kind == FilemapKind::MapPages;
+            if let Some(event) = filemap.decode(sample.event_id, sample.raw) {
                 batch.pages.entry(pid).or_default().push(PageEvent {
                     at,
                     kind: event.kind,
                     key: (event.dev, event.inode),
                     extent: Extent::new(event.first_page, event.page_count),
-                    fault_address: is_mapped.then(|| faults.take(sample.tid)).flatten(),
                 });
             } else if let Some(event) = blocks.decode(sample.event_id, sample.raw) {
                 batch.blocks.push(BlockSample { at, pid, event });
@@ -178,20 +151,9 @@ impl Rings {
                 parent_pid,
             }),
             TaskEvent::Map {
-                dev,
-                inode,
-                path,
-                address,
-                len_bytes,
-                offset_bytes,
-                ..
+                dev, inode, path, ..
             } => batch.mapped.entry(record.pid).or_default().push(Mapped {
-                mapping: FileMapping {
-                    key: (dev, inode),
-                    address,
-                    len_bytes,
-                    offset_bytes,
-                },
+                key: (dev, inode),
                 path: path.into(),
             }),
             _ => {}

@@ -1,9 +1,10 @@
 //! What one launch has shown so far.
 
 use crate::launch::Launch;
+use crate::launch::coldness::Coldness;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
-use crate::launch::rings::{Batch, BlockSample, FileMapping, Fork, Mapped, PageEvent};
+use crate::launch::rings::{Batch, BlockSample, Fork, Mapped, PageEvent};
 use crate::observe::files::InodeKey;
 use crate::observe::opens::Opening;
 use crate::observe::resolve::View;
@@ -16,7 +17,7 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockKind, BlockOperation, SECTOR_BYTES};
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::{Process, maps, process};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,8 +25,6 @@ use std::sync::Arc;
 const PROCESSES_MAX: usize = 4_096;
 /// Most inodes of which the path is kept: of a launch's openings, most are of files that it reads.
 const PATHS_MAX: usize = 2 * FILES_MAX;
-/// Most mappings of one process that are kept; the oldest go.
-const MAPPINGS_MAX: usize = 8_192;
 /// Longest path kept, in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
 /// Accesses taken before those that are no first ones are dropped.
@@ -53,6 +52,8 @@ pub struct Track {
     pub awaited: Option<Process>,
     /// What it showed, while it is recorded.
     pub seen: Option<Seen>,
+    /// What tells whether it was cold, where it is held out and not recorded.
+    pub coldness: Option<Coldness>,
     /// How that is recorded.
     pub recorded: Recorded,
     /// When the next look is due whether it is over, in microseconds since it began.
@@ -82,8 +83,6 @@ pub struct Seen {
     pub added: Vec<Access>,
     /// What was fetched for it, likewise.
     pub fetched: Vec<Access>,
-    /// Where its processes have files mapped, in the order of mapping: a later one may hide an earlier.
-    mappings: HashMap<i32, VecDeque<FileMapping>>,
     /// Paths of inodes.
     pub paths: HashMap<InodeKey, Arc<str>>,
     /// Files that it opened.
@@ -112,7 +111,6 @@ impl Seen {
             accessed: Vec::new(),
             added: Vec::new(),
             fetched: Vec::new(),
-            mappings: HashMap::new(),
             paths: HashMap::new(),
             opened: Vec::new(),
             requests: Vec::new(),
@@ -127,15 +125,6 @@ impl Seen {
                 if let (Some(path), false) = (&mapping.path, mapping.deleted) {
                     note_path(&mut seen.paths, key, path);
                 }
-                seen.note_mapping(
-                    pid,
-                    FileMapping {
-                        key,
-                        address: mapping.start,
-                        len_bytes: mapping.end - mapping.start,
-                        offset_bytes: mapping.offset,
-                    },
-                );
             }
         }
         seen
@@ -146,16 +135,11 @@ impl Seen {
         self.lost += batch.lost;
         batch.forks.iter().for_each(|fork| self.fork(fork));
         let pids: Vec<i32> = self.pids.iter().copied().collect();
-        for (&pid, mapped) in pids
-            .iter()
-            .filter_map(|pid| batch.mapped.get_key_value(pid))
-        {
-            mapped.iter().for_each(|mapped| self.map(pid, mapped));
-        }
+        let mapped = pids.iter().filter_map(|pid| batch.mapped.get(pid));
+        mapped.flatten().for_each(|mapped| self.map(mapped));
         openings.iter().for_each(|opening| self.open(opening));
-        for (&pid, pages) in pids.iter().filter_map(|pid| batch.pages.get_key_value(pid)) {
-            pages.iter().for_each(|event| self.page(pid, event));
-        }
+        let pages = pids.iter().filter_map(|pid| batch.pages.get(pid));
+        pages.flatten().for_each(|event| self.page(event));
         let fetched = batch.pages.get(&self.own_pid).into_iter().flatten();
         fetched.for_each(|event| self.fetch(event));
         batch.blocks.iter().for_each(|sample| self.block(sample));
@@ -168,39 +152,16 @@ impl Seen {
         let is_ours = self.pids.contains(&fork.parent_pid) && fork.pid != self.own_pid;
         if is_ours && self.pids.len() < PROCESSES_MAX {
             self.pids.insert(fork.pid);
-            if let Some(inherited) = self.mappings.get(&fork.parent_pid).cloned() {
-                self.mappings.insert(fork.pid, inherited);
-            }
         } else if !is_ours {
             // A pid of ours that was used again.
             self.pids.remove(&fork.pid);
-            self.mappings.remove(&fork.pid);
         }
     }
 
-    fn map(&mut self, pid: i32, mapped: &Mapped) {
+    fn map(&mut self, mapped: &Mapped) {
         if let Ok(path) = std::str::from_utf8(&mapped.path) {
-            note_path(&mut self.paths, mapped.mapping.key, Path::new(path));
+            note_path(&mut self.paths, mapped.key, Path::new(path));
         }
-        self.note_mapping(pid, mapped.mapping);
-    }
-
-    fn note_mapping(&mut self, pid: i32, mapping: FileMapping) {
-        let mappings = self.mappings.entry(pid).or_default();
-        if mappings.len() == MAPPINGS_MAX {
-            mappings.pop_front();
-        }
-        mappings.push_back(mapping);
-    }
-
-    /// Which of the pages that were mapped a process had accessed.
-    fn accessed_page(&self, pid: i32, event: &PageEvent) -> Option<u64> {
-        let address = event.fault_address?;
-        let mappings = self.mappings.get(&pid)?.iter().rev();
-        let of_file = mappings.filter(|mapping| mapping.key == event.key);
-        of_file
-            .filter_map(|mapping| mapping.page(address))
-            .find(|&page| event.extent.contains(page))
     }
 
     fn open(&mut self, opening: &Opening) {
@@ -220,22 +181,14 @@ impl Seen {
         }
     }
 
-    fn page(&mut self, pid: i32, event: &PageEvent) {
+    fn page(&mut self, event: &PageEvent) {
         let Some(access) = self.access(event) else {
             return;
         };
-        if event.kind == FilemapKind::Added {
-            return append(&mut self.added, access);
+        match event.kind {
+            FilemapKind::Added => append(&mut self.added, access),
+            _ => append(&mut self.accessed, access),
         }
-        if let Some(page) = self.accessed_page(pid, event) {
-            let access = Access {
-                extent: Extent::new(page, 1),
-                is_certain: true,
-                ..access
-            };
-            append(&mut self.accessed, access);
-        }
-        append(&mut self.accessed, access);
     }
 
     /// A page of the prefetch.

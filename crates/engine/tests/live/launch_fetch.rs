@@ -91,6 +91,39 @@ fn a_launch_held_out_waits_for_no_rings_and_shows_what_the_device_reads() {
 }
 
 #[test]
+fn a_launch_held_out_and_not_recorded_shows_whether_it_was_cold() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let programs: Vec<PathBuf> = (0..6)
+        .map(|n| directory.path(&format!("bash-{n}")))
+        .collect();
+    for program in &programs {
+        std::fs::copy("/bin/bash", program).expect("copy");
+    }
+    let run: Vec<String> = programs
+        .iter()
+        .map(|p| format!("{} -c :", p.display()))
+        .collect();
+    let rig = LaunchRig::new();
+    let launch = |id| {
+        let held = HeldCommand::new(&["bash", "-c", &run.join("; ")]);
+        let decision = Decision {
+            is_held_out: true,
+            ..Decision::default()
+        };
+        rig.begin(id, held.pid(), decision);
+        assert_eq!(held.run().1, 0);
+        let result = rig.result();
+        assert!(result.recording.is_none());
+        assert_eq!(result.measured.help, Help::HeldOut);
+        result.measured.device_pages
+    };
+    launch(1);
+    assert_eq!(launch(2), 0, "everything was in memory");
+    programs.iter().for_each(|program| drop_cache(program));
+    assert!(launch(3) >= 60, "six programs of more than ten pages");
+}
+
+#[test]
 fn a_replay_brings_exactly_the_planned_pages_in_order() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
     let files: Vec<PathBuf> = (0..4)

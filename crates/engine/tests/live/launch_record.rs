@@ -79,12 +79,11 @@ fn certain_and_not(recording: &Recording, path: &Path) -> (ExtentSet, ExtentSet)
 }
 
 #[test]
-fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
+fn of_the_pages_that_a_fault_finds_in_memory_and_maps_none_is_certain() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
     let rig = LaunchRig::new();
     let mut child = Child::spawn(1);
-    // Now and then the kernel finds a folio locked and maps the accessed page alone; and a thread that is moved to another
-    // CPU in its fault leaves it unknown which page that was.
+    // Now and then the kernel finds a folio locked and maps the accessed page alone.
     let maps_more = (0..TRIES_MAX).any(|number| {
         let path = directory.file(&format!("mapped-{number}"), 256);
         drop_cache(&path);
@@ -93,12 +92,12 @@ fn of_the_pages_that_a_fault_maps_only_the_accessed_one_is_certain() {
             child.tell_file("mapone", &path, 64, 33);
         });
         let (certain, perhaps) = certain_and_not(&recording, &path);
-        let accessed = pages(&[(80, 1)]);
-        assert!(certain.difference(&accessed).is_empty(), "{certain:?}");
+        assert!(certain.is_empty(), "{certain:?}");
+        assert!(perhaps.contains(80), "{perhaps:?}");
         let around = pages(&[(64, 32)]);
         assert!(perhaps.difference(&around).is_empty(), "{perhaps:?}");
         assert!(perhaps.pages() <= 16, "{perhaps:?}");
-        certain == accessed && !perhaps.is_empty()
+        perhaps.pages() > 1
     });
     assert!(maps_more, "nothing was mapped around it");
 }
@@ -130,9 +129,9 @@ fn pages_that_are_not_in_memory_are_not_mapped_along() {
         eventually("the pages are there", || cached(&late).pages() >= 30);
     });
     let (certain, perhaps) = certain_and_not(&recording, &path);
-    assert_eq!((certain, perhaps), (pages(&[(80, 1)]), ExtentSet::new()));
+    assert_eq!((certain, perhaps), (ExtentSet::new(), pages(&[(80, 1)])));
     let (certain, perhaps) = certain_and_not(&recording, &late);
-    assert_eq!((certain, perhaps), (pages(&[(80, 2)]), ExtentSet::new()));
+    assert_eq!((certain, perhaps), (pages(&[(81, 1)]), pages(&[(80, 1)])));
 }
 
 /// Without demand: the pages of a file that follow each other are one set.

@@ -10,14 +10,14 @@ use super::sample;
 use super::scenario::Scenario;
 use crate::error::Result;
 use crate::record::Writer;
-use prepage_core::launch::manager::{LaunchState, Phase, is_refining, is_unclear};
+use prepage_core::launch::manager::{LaunchState, Phase, is_unclear};
 use prepage_core::params::launch::LaunchParams;
 
 /// Launches after which prepage must have decided for the first time.
 const PROFILING_LAUNCHES_MAX: u32 = 6;
 
-/// Launches a program until prepage knows what to do with it: helped, held out on trial and refined as by default. The
-/// first launch, which writes what later ones find (profiles, caches), is nobody's.
+/// Launches a program until prepage knows what to do with it: helped, and held out on trial, as by default. The first launch,
+/// which writes what later ones find (profiles, caches), is nobody's.
 pub fn learn(
     bench: &mut Bench,
     parameters: &Parameters,
@@ -101,11 +101,11 @@ fn is_decided(state: &LaunchState) -> bool {
     matches!(state.phase, Phase::Prefetch | Phase::Off(_))
 }
 
-/// Whether cold launches are still to be learned from: the sequence is being refined, or help is on trial.
+/// Whether cold launches are still to be learned from: help is on trial.
 fn is_open(state: &LaunchState) -> bool {
     let parameters = LaunchParams::default();
     let is_helped = state.phase == Phase::Prefetch;
-    is_helped && (is_refining(state, &parameters) || is_unclear(state, &parameters))
+    is_helped && is_unclear(state, &parameters)
 }
 
 #[cfg(test)]

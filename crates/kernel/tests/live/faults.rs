@@ -1,15 +1,18 @@
 //! perf rings and tracepoints.
 
 use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
-use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
+use prepage_kernel::perf::{Drained, FaultCounter, FaultRings, TracepointRings, Wakeup, paranoid};
 use prepage_kernel::ring::{FaultSample, PAGE_FAULT};
 use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually, is_readable};
 use prepage_kernel::tracefs::Tracefs;
 use prepage_kernel::{clock, mountinfo, page, process_vm, readahead, sched};
 use rustix::fd::AsFd;
+use std::fs::File;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 
 fn fault_rings(ring_pages: usize, wakeup: Wakeup) -> FaultRings {
     let cpus = sched::online_cpus().expect("CPUs");
@@ -57,6 +60,38 @@ fn a_swap_in_shows_with_its_process_and_address() {
             "CLOCK_MONOTONIC"
         );
     }
+}
+
+#[test]
+fn the_major_faults_of_a_command_and_its_children_are_counted() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let programs: Vec<PathBuf> = (0..3)
+        .map(|n| directory.path(&format!("bash-{n}")))
+        .collect();
+    for program in &programs {
+        std::fs::copy("/bin/bash", program).expect("copy");
+        File::open(program).expect("open").sync_all().expect("sync");
+    }
+    let run: Vec<String> = programs
+        .iter()
+        .map(|p| format!("{} -c :", p.display()))
+        .collect();
+    let count = || {
+        let held = HeldCommand::new(&["bash", "-c", &run.join("; ")]);
+        let counter = FaultCounter::open(held.pid()).expect("count");
+        assert_eq!(held.run().1, 0);
+        counter.count().expect("count")
+    };
+    count();
+    let warm = count();
+    for program in &programs {
+        let file = File::open(program).expect("open");
+        readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
+    }
+    let cold = count();
+    assert!(cold >= warm + 3, "{warm} in memory, {cold} on disk");
+    let gone = FaultCounter::open(i32::MAX).expect_err("there is no such process");
+    assert!(gone.is_gone(), "{gone}");
 }
 
 #[test]
