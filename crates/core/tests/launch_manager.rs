@@ -549,6 +549,7 @@ fn what_is_tried_is_the_whole_of_help_and_refined_when_that_is_clear() {
     let params = LaunchParams {
         n_chk: 32,
         n_chk_costly: 32,
+        refine_every: 1,
         ..LaunchParams::default()
     };
     let app = App {
@@ -606,7 +607,7 @@ fn where_recording_costs_time_a_small_change_waits_for_the_next_check_and_a_larg
 }
 
 #[test]
-fn what_is_in_doubt_is_fetched_in_its_place() {
+fn what_is_in_doubt_is_fetched_in_its_place_by_all_launches_but_one_in_so_many() {
     let params = LaunchParams {
         holdout_every: 0,
         merge_gap_pages: 0,
@@ -630,6 +631,13 @@ fn what_is_in_doubt_is_fetched_in_its_place() {
     let reads = &decision.prefetch.as_ref().expect("it is helped").reads;
     let pages = reads.iter().flat_map(|r| r.extent.start..r.extent.end());
     assert!(pages.is_sorted(), "{reads:?}");
+    // And left out, in part, of one launch in so many.
+    for at in 2..=3 * params.refine_every {
+        let decision = begin(&mut state, &facts(&[]), &params);
+        let is_whole = planned(&decision).len() == 1_600;
+        assert_eq!(is_whole, at % params.refine_every != 0, "launch {at}");
+        assert!(is_whole || decision.records);
+    }
 }
 
 #[test]
@@ -1006,7 +1014,7 @@ proptest! {
         used in prop::collection::btree_set(0..600u64, 40..200),
         seed in any::<u64>(),
     ) {
-        let params = LaunchParams { pages_min: 1, launch_us_min: 0, holdout_every: 0, merge_gap_pages: 0, ..LaunchParams::default() };
+        let params = LaunchParams { pages_min: 1, launch_us_min: 0, holdout_every: 0, merge_gap_pages: 0, refine_every: 1, ..LaunchParams::default() };
         let everything: BTreeSet<u64> = (0..600).collect();
         let mut order: Vec<u64> = used.iter().copied().collect();
         order.sort_by_key(|page| page.wrapping_mul(seed | 1) % 601);

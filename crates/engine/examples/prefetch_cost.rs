@@ -37,6 +37,7 @@ impl Bench {
         let held = HeldCommand::new(&words);
         self.next_id += 1;
         let launch = Launch {
+            coldness: None,
             id: self.next_id,
             root_pid: held.pid(),
             rights: Rights {

@@ -16,11 +16,11 @@ mod recorder;
 mod rings;
 mod track;
 
+pub use coldness::Coldness;
 pub use prefetch::PrefetchOutcome;
 
 use crate::error::Result;
 use crate::fetch::cores::Cores;
-use crate::launch::coldness::Coldness;
 use crate::launch::crew::Crew;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
@@ -67,6 +67,8 @@ pub struct Launch {
     pub began_wall_ns: i64,
     /// What to do for it.
     pub decision: Decision,
+    /// What tells whether it was cold, where it is held out and not recorded ([`Coldness::watch`]).
+    pub coldness: Option<Coldness>,
     /// What was learned of the application: it says how long a launch goes on that is helped.
     pub sequence: Arc<LaunchSequence>,
     /// Whether its process may be traced: it waits for its exec, with one thread, and has permitted it.
@@ -267,16 +269,12 @@ impl Launches {
                 .then(|| PathProfile::start(launch.root_pid).ok())
                 .flatten();
         }
-        let is_held_out = launch.decision.is_held_out;
         self.recorder.tell(Command::Begin(Box::new(Begun {
-            coldness: (is_held_out && !records)
-                .then(|| Coldness::watch(launch.root_pid))
-                .flatten(),
             place,
             prefetch,
             recorded: match gate {
                 Some(_) => Recorded::Whole,
-                None if records && is_held_out => Recorded::Late,
+                None if records && launch.decision.is_held_out => Recorded::Late,
                 None => Recorded::No,
             },
             profile,

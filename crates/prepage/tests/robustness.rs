@@ -187,19 +187,23 @@ fn killed_at_once_it_opens_again_with_the_last_complete_state() {
     let apps = TempDir::new();
     let app = application(&apps, "survivor");
     let pid = app.pid().to_string();
+    let wait_until_written = |service: &Service| {
+        wait_until("the profile", || {
+            let apps = service.json(&["apps", "list"]);
+            apps["apps"][0]["profile_bytes"]
+                .as_u64()
+                .is_some_and(|bytes| bytes > 0)
+        });
+    };
     service.call(&["track", "--pid", &pid]);
+    // Until then, there is nothing that says that it is followed.
+    wait_until_written(&service);
     for round in 0..5 {
         service.call(&["switch", "begin", "--pid", &pid]);
         service.call(&["switch", "end", "--pid", &pid]);
         wait_until("the observation", || service.switches().len() == 1);
         if round > 2 {
-            // Long enough for the profile to be on disk.
-            wait_until("the profile", || {
-                let apps = service.json(&["apps", "list"]);
-                apps["apps"][0]["profile_bytes"]
-                    .as_u64()
-                    .is_some_and(|bytes| bytes > 0)
-            });
+            wait_until_written(&service);
         }
         service.signal(Signal::KILL);
         service.wait();

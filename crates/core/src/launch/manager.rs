@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// A launch was cold if the device read this part of the sequence's pages, a quarter. Of a small program most are libraries' that
+/// others keep in memory, and of what faults may only have mapped along, a launch without help reads less.
+pub const COLD_PART: u64 = 4;
+
 /// Sequences in a row that may be deleted for their misses before the application is left alone.
 const DELETIONS_MAX: u32 = 3;
 
@@ -61,7 +65,9 @@ pub struct LaunchState {
     pub n_pref: u32,
     /// Recordings of cold launches that the sequence was refined by.
     pub n_refined: u32,
-    /// Whether the launch before was cold: the device read at least half as many pages as the sequence has.
+    /// Launches in the prefetch phase since one was to refine it.
+    pub n_unrefined: u32,
+    /// Whether the launch before was cold ([`COLD_PART`]).
     pub was_cold: bool,
     /// Launches in the prefetch phase since one was held out.
     pub n_held_out: u32,
@@ -174,7 +180,7 @@ pub struct Measured<'a> {
     pub help_us: u64,
     /// CPU time of recording it, in microseconds.
     pub recording_us: u64,
-    /// Pages that the device read for it, whoever asked. It was cold where that is at least half of what the sequence has.
+    /// Pages that the device read for it, whoever asked. It was cold where that is enough ([`COLD_PART`]).
     pub device_pages: u64,
     /// Why it was taken to be over.
     pub end: LaunchEnd,
@@ -262,9 +268,12 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     let is_helped = !is_held_out && order != LaunchOrder::None;
     // What is tried is the whole of help.
     let is_whole = is_held_out || is_unclear(state, params);
-    // A warm launch teaches nothing of it. Where recording costs time, it takes what is recorded anyway.
-    let is_worth_it = checks || (state.was_cold && !is_costly);
-    let refines = !is_whole && is_refining(state, params) && is_worth_it;
+    state.n_unrefined = state.n_unrefined.saturating_add(1);
+    let refines =
+        !is_whole && is_refining(state, params) && state.n_unrefined >= params.refine_every;
+    if refines {
+        state.n_unrefined = 0;
+    }
     let planned = match refines {
         true => &state.sequence.for_turn(state.n_refined),
         false => &state.sequence,
@@ -341,7 +350,8 @@ pub fn end(
         LaunchEnd::Exit | LaunchEnd::Settled => state.ends_idle = false,
         LaunchEnd::Timeout => {}
     }
-    state.was_cold = measured.device_pages.saturating_mul(2) >= state.sequence.pages();
+    let cold_pages = state.sequence.pages() / COLD_PART;
+    state.was_cold = measured.device_pages >= cold_pages;
     match state.phase {
         Phase::Profiling => usable.map_or(Learned::Nothing, |recording| {
             profile(state, recording, measured.launch_us, params)

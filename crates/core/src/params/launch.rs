@@ -43,10 +43,11 @@ pub struct LaunchParams {
     /// The same where recording costs more than `recording_share_max`.
     pub n_chk_costly: u32,
     /// Recorded launches in the prefetch phase that tell the pages that launches use from those that are mapped along
-    /// with them: a quarter of the windows of those that may be either is left out each time, in turns. Where recording
-    /// costs time, only launches that are checked are recorded for it. The paper's kernel reported what was read, not what
-    /// was used.
+    /// with them: a quarter of the windows of those that may be either is left out each time, in turns. The paper's
+    /// kernel reported what was read, not what was used.
     pub n_refine: u32,
+    /// One in so many launches does so: it takes longer, by up to a tenth, for what it may gain later.
+    pub refine_every: u32,
     /// Share (0 to 1) of a launch's time that recording may take before it is done less often.
     pub recording_share_max: f32,
     /// R_miss: miss ratio (0 to 1) above which the sequence is deleted and learned anew. The paper: 0.1.
@@ -105,6 +106,7 @@ impl Default for LaunchParams {
             n_chk: 1,
             n_chk_costly: 8,
             n_refine: 16,
+            refine_every: 8,
             recording_share_max: 0.01,
             r_miss: 0.1,
             t_idle_ms: 2_000,
@@ -141,7 +143,8 @@ impl LaunchParams {
             ("launch.gain_min", self.gain_min),
             ("launch.r_miss", self.r_miss),
         ])?;
-        let rules: [(bool, &'static str, &'static str); 9] = [
+        let rules: [(bool, &'static str, &'static str); 10] = [
+            (self.refine_every >= 1, "launch.refine_every", "at least 1"),
             (
                 (1..=16).contains(&self.n_rawseq),
                 "launch.n_rawseq",

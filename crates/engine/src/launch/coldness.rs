@@ -1,5 +1,6 @@
 //! What the device reads during a launch that nobody records, so that it takes as long as without prepage.
 
+use prepage_core::launch::manager::Decision;
 use prepage_kernel::page::page_size;
 use prepage_kernel::perf::FaultCounter;
 use prepage_kernel::vmstat;
@@ -16,8 +17,12 @@ pub struct Coldness {
 }
 
 impl Coldness {
-    /// Of a launch that begins with this process. `None` where that cannot be seen.
-    pub fn watch(root_pid: i32) -> Option<Self> {
+    /// Of a launch that begins with this process, if it is held out and not recorded; best before its exec. `None` also where it
+    /// cannot be seen.
+    pub fn watch(decision: &Decision, root_pid: i32) -> Option<Self> {
+        if !decision.is_held_out || decision.records {
+            return None;
+        }
         Some(Self {
             faults: FaultCounter::open(root_pid).ok()?,
             bytes_read: vmstat::bytes_read().ok()?,

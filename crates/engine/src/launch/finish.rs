@@ -52,7 +52,11 @@ pub fn finish(ended: Ended) -> LaunchResult {
         ..
     } = ended;
     let device_pages = |seen: &Seen| -> u64 { seen.added.iter().map(|a| a.extent.len).sum() };
-    let unrecorded = track.coldness.as_ref().map_or(0, Coldness::device_pages);
+    let unrecorded = track
+        .launch
+        .coldness
+        .as_ref()
+        .map_or(0, Coldness::device_pages);
     let mut pages = track.seen.as_ref().map_or(unrecorded, device_pages);
     let mut result = LaunchResult {
         id: track.launch.id,

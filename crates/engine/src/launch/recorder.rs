@@ -1,7 +1,6 @@
 //! The thread that follows launches: it sleeps until one begins or ends, a ring is half full, or a deadline passes.
 
 use crate::error::{Error, Result};
-use crate::launch::coldness::Coldness;
 use crate::launch::finish::{Ended, finish};
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
@@ -53,8 +52,6 @@ pub struct Begun {
     pub recorded: Recorded,
     /// Its path calls, if they are traced.
     pub profile: Option<PathProfile>,
-    /// What tells whether it was cold, where it is held out and not recorded.
-    pub coldness: Option<Coldness>,
 }
 
 /// The rings, as they were opened.
@@ -287,7 +284,6 @@ impl Thread {
             },
             recorded: begun.recorded,
             seen,
-            coldness: begun.coldness,
             cpu_ns: sched::thread_cpu_time_ns(),
             launch,
         };

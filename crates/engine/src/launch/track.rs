@@ -1,7 +1,6 @@
 //! What one launch has shown so far.
 
 use crate::launch::Launch;
-use crate::launch::coldness::Coldness;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::rings::{Batch, BlockSample, Fork, Mapped, PageEvent};
@@ -52,8 +51,6 @@ pub struct Track {
     pub awaited: Option<Process>,
     /// What it showed, while it is recorded.
     pub seen: Option<Seen>,
-    /// What tells whether it was cold, where it is held out and not recorded.
-    pub coldness: Option<Coldness>,
     /// How that is recorded.
     pub recorded: Recorded,
     /// When the next look is due whether it is over, in microseconds since it began.

@@ -8,7 +8,7 @@ use prepage_core::launch::plan::{LaunchPlan, PlannedRead};
 use prepage_core::launch::recording::Recording;
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::LaunchParams;
-use prepage_engine::{EngineParams, Launch, LaunchResult, Launches, Rights};
+use prepage_engine::{Coldness, EngineParams, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::fstat;
@@ -76,6 +76,7 @@ pub fn launch(id: u64, root_pid: i32, decision: Decision) -> Launch {
         },
         began: monotonic_ns(),
         began_wall_ns: 0,
+        coldness: Coldness::watch(&decision, root_pid),
         decision,
         sequence: Arc::new(LaunchSequence::default()),
         traces_paths: false,

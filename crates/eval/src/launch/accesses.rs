@@ -55,6 +55,7 @@ impl Recorder {
             },
             began: self.began_ns,
             began_wall_ns: 0,
+            coldness: None,
             decision: Decision {
                 records: true,
                 ..Decision::default()

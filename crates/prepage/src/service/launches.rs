@@ -23,7 +23,7 @@ use prepage_core::launch::manager::{LaunchState, Phase};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::params::launch::LaunchStart;
-use prepage_engine::{Launch, Launches, Rights};
+use prepage_engine::{Coldness, Launch, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::process::{self, ProcessStatus};
 use prepage_kernel::support::Support;
@@ -468,6 +468,7 @@ fn launch(
         began,
         began_wall_ns: wall_ns().saturating_sub_unsigned(since_ns),
         decision: decided.decision.clone(),
+        coldness: Coldness::watch(&decided.decision, root_pid),
         sequence: Arc::clone(&decided.state.sequence),
         traces_paths: false,
         // They were open before any launch.

@@ -10,7 +10,7 @@ use prepage_core::launch::manager::LaunchState;
 use prepage_core::machine::Nanos;
 use prepage_core::params::launch::LaunchStart;
 use prepage_engine::store::single;
-use prepage_engine::{Error, Launch, LaunchResult, Launches, Rights};
+use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::sched;
 use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
@@ -195,6 +195,7 @@ impl Alone {
             began: monotonic_ns(),
             began_wall_ns: wall_ns(),
             decision: decided.decision.clone(),
+            coldness: Coldness::watch(&decided.decision, root_pid),
             sequence: Arc::clone(&decided.state.sequence),
             traces_paths: decided.decision.profiles_paths,
             // A launch that is helped is not held up for long to be recorded, one that is held out not at all.
