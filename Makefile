@@ -66,13 +66,16 @@ bench-together: setup-build build
 	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 10 --resume \
 	    --out target/bench/together.jsonl
 
-## Launches of all programs, cold, warm and helped, as FAST section 5 has them, and as the service sees them: about an hour.
+## Launches of all programs, cold, warm and helped, as FAST section 5 has them, and as the service sees them; and of ten, helped by
+## what warm launches have taught: about an hour.
 bench-launch: setup-build build
 	scripts/setup launch
 	mkdir -p target/bench
 	@echo "about an hour"
 	$(BENCH) launch --programs all --install --resume \
 	    --scenarios cold,warm,sorted,fast,detected,prefetch_only,whole_files,vmtouch --out target/bench/launches.jsonl
+	$(BENCH) launch --install --resume --learn warm --scenarios cold,warm,fast,detected \
+	    --out target/bench/launches-learned-warm.jsonl
 
 ## What FAST shows beside launch times, in launches of their own: Figures 7 and 8, Table 4, updates. About half an hour.
 FIGURE_PROGRAMS ?= gimp,python3
