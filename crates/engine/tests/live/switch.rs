@@ -108,16 +108,14 @@ fn a_held_out_switch_gives_precision_and_recall_against_the_baseline() {
     child.swap_out();
     let record = rig.switch(|| child.tell_pages("read", 200..600));
     assert_eq!(record.anon.fetched, 0);
-    assert_eq!(record.anon.demanded, 400, "{record:?}");
-    assert_eq!(
-        (
-            record.anon.holdout_recall.hits,
-            record.anon.holdout_recall.of
-        ),
-        (200, 400)
-    );
+    // Pages that the kernel has not let go of after writing them out are back without a wait: few, and not always.
+    let (demanded, recall) = (record.anon.demanded, record.anon.holdout_recall);
+    assert!((390..=400).contains(&demanded), "{record:?}");
+    assert_eq!(recall.of, demanded, "{record:?}");
+    assert!((demanded - 200..=200).contains(&recall.hits), "{record:?}");
     let precision = record.anon.holdout_precision;
-    assert_eq!((precision.hits, precision.of), (200, 400), "{record:?}");
+    assert_eq!(precision.of, 400, "{record:?}");
+    assert!((190..=200).contains(&precision.hits), "{record:?}");
 }
 
 #[test]

@@ -2,18 +2,14 @@
 
 use super::plot::{Line, Mark, Panel, Strip, lines, strips};
 use super::{Chapter, figures, idle, launches, overall};
-use crate::circumstances::factors_line;
 use crate::idle::{self as idle_services, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::{Machine, Mode, Run, Switch};
 use crate::statistics::{Estimate, median};
+use crate::study::Study;
 use crate::study::rows::utilization_rows;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
-use crate::study::text::{
-    comparison_rows, cost_rows, interval, mode_rows, percent, setting_words, share_rows,
-};
-use crate::study::{Studies, Study};
-use std::cmp::Reverse;
+use crate::study::text::{comparison_rows, cost_rows, interval, mode_rows, percent, share_rows};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -28,12 +24,8 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
          mode or scenario once, in random order. What is estimated and has no interval is not shown; what stands without one \
          was counted, or is the most that was seen.</p>\n"
     );
-    // What was measured of most applications first: it is what the others vary.
-    let mut chapters: Vec<&Chapter> = chapters.iter().collect();
-    chapters.sort_by_key(|chapter| Reverse(chapter.studies.apps.len()));
-    let of_chapters = chapters.into_iter().filter_map(|chapter| {
-        let title = chapter_title(&chapter.studies)?;
-        let factors = chapter_factors(&chapter.studies)?;
+    let of_chapters = chapters.iter().filter_map(|chapter| {
+        let (title, factors) = (escape(&chapter.title()?), escape(&chapter.factors()?));
         let section = chapter_section(&title, &factors, chapter);
         Some((format!("{title}; {factors}"), section))
     });
@@ -81,23 +73,6 @@ fn contents(sections: &[(String, String)]) -> String {
             format!("<nav><ul>{entries}</ul></nav>\n")
         }
     }
-}
-
-/// What a record is of; nothing where it holds no switch.
-fn chapter_title(studies: &Studies) -> Option<String> {
-    let setting = setting_words(studies.apps.first()?.run.parameters.setting);
-    let of = match studies.apps.as_slice() {
-        [only] => escape(&only.app),
-        several => format!("{} applications", several.len()),
-    };
-    Some(format!("{of}: {setting}"))
-}
-
-/// Swap, disk and mTHP of a record.
-fn chapter_factors(studies: &Studies) -> Option<String> {
-    let run = &studies.apps.first()?.run;
-    let factors = factors_line(&run.machine, run.parameters.factors.throttle);
-    Some(escape(&factors))
 }
 
 /// One record: what all applications come to, the paper's figures, then each application by itself, folded where there are

@@ -14,13 +14,19 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
         let Some(first) = chapter.switches.first() else {
             continue;
         };
-        let (p, machine) = (&first.run.parameters, &first.run.machine);
-        let title = format!("{}, {:?}", p.apps.join(", "), p.setting);
-        section(&mut out, &title, machine, &show(&chapter.studies));
+        let (title, factors) = (chapter.title(), chapter.factors());
+        let title: Vec<String> = title.into_iter().chain(factors).collect();
+        let tables = show(&chapter.studies);
+        section(&mut out, &title.join("; "), &first.run.machine, &tables);
     }
     for study in launches {
         let tables = launch::text::show(study);
-        section(&mut out, "Launches", &study.run.machine, &tables);
+        section(
+            &mut out,
+            &launch::text::heading(study),
+            &study.run.machine,
+            &tables,
+        );
     }
     if !launches.is_empty() {
         let rows = launch::paper::inventory(launches);
@@ -28,7 +34,12 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
     }
     for study in idle {
         let tables = idle::text::show(study);
-        section(&mut out, "Idle services", &study.run.machine, &tables);
+        section(
+            &mut out,
+            &idle::text::heading(study),
+            &study.run.machine,
+            &tables,
+        );
     }
     out
 }

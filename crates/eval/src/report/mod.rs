@@ -9,12 +9,15 @@ pub mod markdown;
 pub mod overall;
 pub mod plot;
 
+use crate::circumstances::factors_line;
 use crate::error::{Context, Result};
 use crate::idle as idle_services;
 use crate::launch;
 use crate::record;
 use crate::study::switches::Switches;
+use crate::study::text::setting_words;
 use crate::study::{Studies, study_apps};
+use std::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,16 +30,35 @@ pub struct Chapter {
     pub studies: Studies,
 }
 
-/// Reads and studies records of switches.
+impl Chapter {
+    /// What the record is of; nothing where it holds no switch.
+    pub fn title(&self) -> Option<String> {
+        let apps = &self.studies.apps;
+        let setting = setting_words(apps.first()?.run.parameters.setting);
+        let of = match apps.as_slice() {
+            [only] => only.app.clone(),
+            several => format!("{} applications", several.len()),
+        };
+        Some(format!("{of}: {setting}"))
+    }
+
+    /// Swap, disk and mTHP of the record.
+    pub fn factors(&self) -> Option<String> {
+        let run = &self.studies.apps.first()?.run;
+        Some(factors_line(&run.machine, run.parameters.factors.throttle))
+    }
+}
+
+/// Reads and studies records of switches. What was measured of most applications comes first: it is what the others vary.
 pub fn chapters(records: &[&PathBuf]) -> Result<Vec<Chapter>> {
-    records
-        .iter()
-        .map(|path| {
-            let switches = Switches::by_app(record::read(path)?);
-            let studies = study_apps(&switches);
-            Ok(Chapter { switches, studies })
-        })
-        .collect()
+    let studied = records.iter().map(|path| {
+        let switches = Switches::by_app(record::read(path)?);
+        let studies = study_apps(&switches);
+        Ok(Chapter { switches, studies })
+    });
+    let mut chapters = studied.collect::<Result<Vec<Chapter>>>()?;
+    chapters.sort_by_key(|chapter| Reverse(chapter.studies.apps.len()));
+    Ok(chapters)
 }
 
 /// Writes the page, and the summary where one is asked for, of records of switches, of launches and of services
