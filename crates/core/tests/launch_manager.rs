@@ -147,6 +147,22 @@ fn learned(app: &App, params: &LaunchParams) -> LaunchState {
     state
 }
 
+/// One that was learned from launches of which nothing was read from the device, each recorded like this.
+fn learned_from(recording: &Recording, app: &App, params: &LaunchParams) -> LaunchState {
+    let mut state = LaunchState::default();
+    for _ in 0..params.n_rawseq {
+        let decision = begin(&mut state, &facts(&[]), params);
+        assert!(decision.records);
+        let measured = Measured {
+            device_pages: 0,
+            ..measured(app, &decision)
+        };
+        end(&mut state, Some(recording), &measured, params);
+    }
+    generate(&mut state, None, PAGE);
+    state
+}
+
 fn planned(decision: &Decision) -> BTreeSet<(FileId, u64)> {
     let Some(plan) = &decision.prefetch else {
         return BTreeSet::new();
@@ -559,17 +575,7 @@ fn what_is_tried_is_the_whole_of_help_and_refined_when_that_is_clear() {
     // Of each window a launch reads one page; the others were in memory, as far as is known.
     let used: Vec<u64> = (0..1_600).step_by(16).collect();
     let from_memory = faulting_launch(&used, &(0..1_600).collect());
-    let mut state = LaunchState::default();
-    for _ in 0..params.n_rawseq {
-        let decision = begin(&mut state, &facts(&[]), &params);
-        end(
-            &mut state,
-            Some(&from_memory),
-            &measured(&app, &decision),
-            &params,
-        );
-    }
-    generate(&mut state, None, PAGE);
+    let mut state = learned_from(&from_memory, &app, &params);
     while is_unclear(&state, &params) {
         let decision = begin(&mut state, &facts(&[]), &params);
         assert!(!decision.records);
@@ -616,16 +622,7 @@ fn what_is_in_doubt_is_fetched_in_its_place_by_all_launches_but_one_in_so_many()
     let app = App::of(1, 1_600);
     let used: Vec<u64> = (0..1_600).step_by(16).collect();
     let from_memory = faulting_launch(&used, &(0..1_600).filter(|page| page % 160 > 0).collect());
-    let mut state = LaunchState::default();
-    for _ in 0..params.n_rawseq {
-        let decision = begin(&mut state, &facts(&[]), &params);
-        let measured = Measured {
-            device_pages: 0,
-            ..measured(&app, &decision)
-        };
-        end(&mut state, Some(&from_memory), &measured, &params);
-    }
-    generate(&mut state, None, PAGE);
+    let mut state = learned_from(&from_memory, &app, &params);
     assert_eq!(certain_pages(&state.sequence), 10);
     let decision = begin(&mut state, &facts(&[]), &params);
     let reads = &decision.prefetch.as_ref().expect("it is helped").reads;
@@ -1018,17 +1015,12 @@ proptest! {
         let everything: BTreeSet<u64> = (0..600).collect();
         let mut order: Vec<u64> = used.iter().copied().collect();
         order.sort_by_key(|page| page.wrapping_mul(seed | 1) % 601);
-        let mut state = LaunchState::default();
         let app = App::of(1, 600);
+        let mut state = learned_from(&faulting_launch(&order, &everything), &app, &params);
         let finish = |state: &mut LaunchState, decision: &Decision, recording: &Recording, device_pages| {
             let measured = Measured { device_pages, ..measured(&app, decision) };
             end(state, decision.records.then_some(recording), &measured, &params)
         };
-        for _ in 0..params.n_rawseq {
-            let decision = begin(&mut state, &facts(&[]), &params);
-            finish(&mut state, &decision, &faulting_launch(&order, &everything), 0);
-        }
-        generate(&mut state, None, PAGE);
         let from_memory = state.sequence.pages();
         prop_assert!(from_memory >= used.len() as u64, "every page of a window is known");
         // Launches from memory teach nothing, and do not count.

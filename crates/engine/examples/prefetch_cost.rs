@@ -37,7 +37,6 @@ impl Bench {
         let held = HeldCommand::new(&words);
         self.next_id += 1;
         let launch = Launch {
-            coldness: None,
             id: self.next_id,
             root_pid: held.pid(),
             rights: Rights {
@@ -48,6 +47,7 @@ impl Bench {
             began: 0,
             began_wall_ns: 0,
             decision,
+            coldness: None,
             sequence: Arc::clone(&self.state.sequence),
             traces_paths,
             rings_wait_max: Duration::from_secs(1),

@@ -149,12 +149,21 @@ const fn bit_fields(flags: u64) -> u64 {
 }
 
 /// Whose events.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Subject {
     /// Those of all processes on one CPU.
     Cpu(usize),
     /// Those of one thread on all CPUs.
     Thread(i32),
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Subject::Cpu(cpu) => write!(f, "on CPU {cpu}"),
+            Subject::Thread(tid) => write!(f, "of thread {tid}"),
+        }
+    }
 }
 
 /// Opens one event.
@@ -180,7 +189,7 @@ fn open_event(attributes: &Attributes, subject: Subject) -> Result<OwnedFd> {
         let why = if denied { denied_hint() } else { String::new() };
         return Err(Error::new(
             "perf_event_open",
-            format!("event {} of {subject:?}{why}", attributes.config),
+            format!("event {} {subject}{why}", attributes.config),
             error,
         ));
     }

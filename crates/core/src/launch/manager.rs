@@ -242,7 +242,7 @@ pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchPa
 
 /// The decision in the prefetch phase.
 fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams) -> Decision {
-    let is_costly = state.recording_share > params.recording_share_max;
+    let is_costly = is_costly(state, params);
     let n_chk = if is_costly {
         params.n_chk_costly
     } else {
@@ -290,6 +290,11 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
         prefetch: prefetch.filter(|plan| !plan.is_empty()).map(Arc::new),
         is_held_out,
     }
+}
+
+/// Whether recording costs a launch time.
+fn is_costly(state: &LaunchState, params: &LaunchParams) -> bool {
+    state.recording_share > params.recording_share_max
 }
 
 /// Whether changed files wait for recordings.
@@ -350,8 +355,7 @@ pub fn end(
         LaunchEnd::Exit | LaunchEnd::Settled => state.ends_idle = false,
         LaunchEnd::Timeout => {}
     }
-    let cold_pages = state.sequence.pages() / COLD_PART;
-    state.was_cold = measured.device_pages >= cold_pages;
+    state.was_cold = measured.device_pages >= state.sequence.pages() / COLD_PART;
     match state.phase {
         Phase::Profiling => usable.map_or(Learned::Nothing, |recording| {
             profile(state, recording, measured.launch_us, params)
@@ -371,10 +375,8 @@ pub fn end(
                 learned = Learned::Relearning(to_learn_anew);
             }
             // Where nobody has to record a launch to see its end, those that it slowed do not count.
-            let is_slowed = |r: &Recording| {
-                let is_costly = state.recording_share > params.recording_share_max;
-                r.is_path_profile || (is_costly && !state.ends_idle)
-            };
+            let is_slowed =
+                |r: &Recording| r.is_path_profile || (is_costly(state, params) && !state.ends_idle);
             let is_undisturbed = recording.is_none_or(|r| !is_slowed(r));
             let off = is_undisturbed.then(|| compare(state, measured, params));
             off.flatten().unwrap_or(learned)
@@ -443,10 +445,7 @@ fn check(
     state.misses = Some(counted);
     if counted.update_ratio() <= f64::from(params.r_miss) {
         state.deletions = 0;
-        // A launch that did something else tells nothing of those that the sequence is of.
-        let fetched = state.sequence.for_turn(state.n_refined).pages();
-        let is_whole = recording.pages().saturating_mul(2) >= fetched;
-        if recording.source == Source::Accesses && is_whole {
+        if recording.source == Source::Accesses && is_alike(state, recording) {
             let sequence = Arc::make_mut(&mut state.sequence);
             if sequence.has_uncertain() {
                 refine(sequence, recording, params.n_rawseq);
@@ -469,6 +468,11 @@ fn check(
     start_over(state);
     profile(state, recording, launch_us, params);
     Learned::Deleted
+}
+
+/// Whether a launch did what those did that the sequence is of: another tells nothing of these.
+fn is_alike(state: &LaunchState, recording: &Recording) -> bool {
+    recording.pages().saturating_mul(2) >= state.sequence.pages_for_turn(state.n_refined)
 }
 
 /// Notes which files of the sequence changed and were forgotten, when it held `pages_before` pages; returns the number of

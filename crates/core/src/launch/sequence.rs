@@ -113,6 +113,22 @@ impl LaunchSequence {
     /// The sequence without every [`TURNS`]-th window of the pages of which it is not known whether launches use them, in
     /// turns: an access to one that is not there shows.
     pub fn for_turn(&self, turn: u32) -> LaunchSequence {
+        LaunchSequence {
+            source: self.source,
+            files: self.files.clone(),
+            reads: self.reads_for_turn(turn),
+            paths: self.paths.clone(),
+            is_path_profile: self.is_path_profile,
+        }
+    }
+
+    /// The number of pages of [`Self::for_turn`].
+    pub(super) fn pages_for_turn(&self, turn: u32) -> u64 {
+        let reads = self.reads_for_turn(turn);
+        reads.iter().map(|r| r.extent.len).sum()
+    }
+
+    fn reads_for_turn(&self, turn: u32) -> Vec<SequenceRead> {
         let mut reads = Vec::with_capacity(self.reads.len());
         for read in &self.reads {
             if read.is_certain {
@@ -133,13 +149,7 @@ impl LaunchSequence {
                 page = end;
             }
         }
-        LaunchSequence {
-            source: self.source,
-            files: self.files.clone(),
-            reads,
-            paths: self.paths.clone(),
-            is_path_profile: self.is_path_profile,
-        }
+        reads
     }
 
     /// Its reads with their files.

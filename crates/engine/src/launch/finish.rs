@@ -2,7 +2,6 @@
 //! priority, for as long as it takes.
 
 use crate::launch::block_map::block_map;
-use crate::launch::coldness::Coldness;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::track::{Recorded, Seen, Track};
@@ -51,13 +50,11 @@ pub fn finish(ended: Ended) -> LaunchResult {
         end,
         ..
     } = ended;
-    let device_pages = |seen: &Seen| -> u64 { seen.added.iter().map(|a| a.extent.len).sum() };
-    let unrecorded = track
-        .launch
-        .coldness
-        .as_ref()
-        .map_or(0, Coldness::device_pages);
-    let mut pages = track.seen.as_ref().map_or(unrecorded, device_pages);
+    let mut pages = match (&track.seen, &track.launch.coldness) {
+        (Some(seen), _) => seen.added.iter().map(|added| added.extent.len).sum(),
+        (None, Some(coldness)) => coldness.device_pages(),
+        (None, None) => 0,
+    };
     let mut result = LaunchResult {
         id: track.launch.id,
         root_pid: track.launch.root_pid,

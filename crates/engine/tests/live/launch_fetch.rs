@@ -93,19 +93,10 @@ fn a_launch_held_out_waits_for_no_rings_and_shows_what_the_device_reads() {
 #[test]
 fn a_launch_held_out_and_not_recorded_shows_whether_it_was_cold() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
-    let programs: Vec<PathBuf> = (0..6)
-        .map(|n| directory.path(&format!("bash-{n}")))
-        .collect();
-    for program in &programs {
-        std::fs::copy("/bin/bash", program).expect("copy");
-    }
-    let run: Vec<String> = programs
-        .iter()
-        .map(|p| format!("{} -c :", p.display()))
-        .collect();
+    let (programs, run) = directory.programs(6);
     let rig = LaunchRig::new();
     let launch = |id| {
-        let held = HeldCommand::new(&["bash", "-c", &run.join("; ")]);
+        let held = HeldCommand::new(&["bash", "-c", &run]);
         let decision = Decision {
             is_held_out: true,
             ..Decision::default()

@@ -11,35 +11,25 @@ use std::fmt::Write;
 pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) -> String {
     let mut out = String::from("# prepage-eval\n");
     for chapter in chapters {
-        let Some(first) = chapter.switches.first() else {
+        let (Some(first), Some(title), Some(factors)) =
+            (chapter.switches.first(), chapter.title(), chapter.factors())
+        else {
             continue;
         };
-        let (title, factors) = (chapter.title(), chapter.factors());
-        let title: Vec<String> = title.into_iter().chain(factors).collect();
-        let tables = show(&chapter.studies);
-        section(&mut out, &title.join("; "), &first.run.machine, &tables);
+        let (title, tables) = (format!("{title}; {factors}"), show(&chapter.studies));
+        section(&mut out, &title, &first.run.machine, &tables);
     }
     for study in launches {
-        let tables = launch::text::show(study);
-        section(
-            &mut out,
-            &launch::text::heading(study),
-            &study.run.machine,
-            &tables,
-        );
+        let (title, tables) = (launch::text::heading(study), launch::text::show(study));
+        section(&mut out, &title, &study.run.machine, &tables);
     }
     if !launches.is_empty() {
         let rows = launch::paper::inventory(launches);
         let _ = write!(out, "\n```\n{}```\n", table(&rows));
     }
     for study in idle {
-        let tables = idle::text::show(study);
-        section(
-            &mut out,
-            &idle::text::heading(study),
-            &study.run.machine,
-            &tables,
-        );
+        let (title, tables) = (idle::text::heading(study), idle::text::show(study));
+        section(&mut out, &title, &study.run.machine, &tables);
     }
     out
 }

@@ -197,6 +197,22 @@ impl Directory {
         write_clean(&path, pages);
         path
     }
+
+    /// So many copies of bash, on the disk and clean, and a shell's command line that runs one after the other.
+    pub fn programs(&self, count: usize) -> (Vec<PathBuf>, String) {
+        let paths: Vec<PathBuf> = (0..count)
+            .map(|n| self.path(&format!("bash-{n}")))
+            .collect();
+        for path in &paths {
+            std::fs::copy("/bin/bash", path).expect("copy");
+            File::open(path).expect("open").sync_all().expect("sync");
+        }
+        let runs: Vec<String> = paths
+            .iter()
+            .map(|p| format!("{} -c :", p.display()))
+            .collect();
+        (paths, runs.join("; "))
+    }
 }
 
 /// Makes a file of so many pages, on the disk and clean.

@@ -12,7 +12,6 @@ use rustix::fd::AsFd;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
 
 fn fault_rings(ring_pages: usize, wakeup: Wakeup) -> FaultRings {
     let cpus = sched::online_cpus().expect("CPUs");
@@ -65,19 +64,9 @@ fn a_swap_in_shows_with_its_process_and_address() {
 #[test]
 fn the_major_faults_of_a_command_and_its_children_are_counted() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
-    let programs: Vec<PathBuf> = (0..3)
-        .map(|n| directory.path(&format!("bash-{n}")))
-        .collect();
-    for program in &programs {
-        std::fs::copy("/bin/bash", program).expect("copy");
-        File::open(program).expect("open").sync_all().expect("sync");
-    }
-    let run: Vec<String> = programs
-        .iter()
-        .map(|p| format!("{} -c :", p.display()))
-        .collect();
+    let (programs, run) = directory.programs(3);
     let count = || {
-        let held = HeldCommand::new(&["bash", "-c", &run.join("; ")]);
+        let held = HeldCommand::new(&["bash", "-c", &run]);
         let counter = FaultCounter::open(held.pid()).expect("count");
         assert_eq!(held.run().1, 0);
         counter.count().expect("count")
