@@ -326,7 +326,8 @@ mod tests {
         ];
         assert_eq!(
             factors_line(&machine(&[("file", None)], &on), Disk::Emmc.throttle()),
-            "swap zswap (lz4) and file, disk held to 250 MB and 8000 requests a second, mTHP of 16, 64, 128 kB"
+            "swap zswap (lz4) and file, disk held to 250 MB and 8000 requests a second (what 9 ms allow at once), \
+             mTHP of 16, 64, 128 kB"
         );
         assert_eq!(
             factors_line(&machine(&[], &[]), None),

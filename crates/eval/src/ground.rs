@@ -8,7 +8,7 @@ use crate::group::{Group, Hierarchies};
 use crate::record::Machine;
 use crate::restore::{Restorer, Undo};
 use crate::swap::{self, Swap};
-use crate::throttle::{self, Throttle};
+use crate::throttle::{self, Pace, Throttle};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ struct HeldBack {
     part: &'static str,
     /// What its processes, and those of the groups below it, also enter.
     procs: Option<PathBuf>,
+    /// What holds it back.
+    _pace: Pace,
 }
 
 impl Ground {
@@ -81,8 +83,8 @@ impl Ground {
         restorer: &mut Restorer,
     ) -> Result<()> {
         let group = format!("{}/{part}", self.name);
-        let procs = throttle::hold(restorer, &group, &self.places.disk, throttle)?;
-        self.held_back = Some(HeldBack { part, procs });
+        let (_pace, procs) = throttle::hold(restorer, &group, &self.places.disk, throttle)?;
+        self.held_back = Some(HeldBack { part, procs, _pace });
         Ok(())
     }
 

@@ -75,6 +75,11 @@ pub struct Parameters {
     pub seed: u64,
     /// Switches of each application before the samples.
     pub warmup: u32,
+    /// Whether a switch (together: a round) that prepage does not see is followed by one that it helps and that is no sample:
+    /// what it knows then holds the switch before, in every mode, as it does where it always runs. ASAP's modes follow each
+    /// other as runs of their own. Records from before that lack it.
+    #[serde(default)]
+    pub keeps_learning: bool,
     /// The limit that all share, under pressure and together.
     pub limit_bytes: Option<u64>,
     /// Working set of the process that competes there, beside a second instance of the application.
@@ -125,6 +130,7 @@ impl Parameters {
             rounds: if together { 10 } else { 0 },
             seed: 1,
             warmup: if together { 6 } else { 10 },
+            keeps_learning: true,
             limit_bytes: match setting {
                 Setting::Reclaimed => None,
                 Setting::Pressure => Some(700 * MIB),

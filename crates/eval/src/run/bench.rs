@@ -10,6 +10,7 @@ use crate::display::session::{Places, Session, command_in, log_file};
 use crate::display::windows::Display;
 use crate::display::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
+use crate::ground::Ground;
 use crate::group::Group;
 use crate::processes::Roles;
 use crate::service::Service;
@@ -48,6 +49,8 @@ pub struct Bench {
     pub others: Option<Others>,
     /// Held: the processes of the session.
     pub _held: Vec<Child>,
+    /// What everything stands on; it holds the disk back as long as it is there.
+    pub _ground: Ground,
 }
 
 /// One measured application that runs.

@@ -107,6 +107,24 @@ pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Round>
     blocks.map(round).collect()
 }
 
+/// The round to be gone through after this one, which prepage did not see, for what it learns from it: helped, in another
+/// context than the samples of any block have. `None` where it saw the round, or is not to learn between samples.
+pub fn seen_round(parameters: &Parameters, unseen: &Round) -> Option<Round> {
+    const FIRST_BLOCK: u32 = 1 << 16;
+    let is_unseen = unseen.iter().all(|(_, slot)| !slot.mode.needs_prepage());
+    let has_prepage = parameters.modes.iter().any(|mode| mode.needs_prepage());
+    (parameters.keeps_learning && has_prepage && is_unseen).then(|| {
+        let seen = |(index, slot): &Turn| {
+            let block = FIRST_BLOCK + slot.block;
+            (
+                *index,
+                self::slot(&slot.app, block, slot.order as usize, Mode::Full),
+            )
+        };
+        unseen.iter().map(seen).collect()
+    })
+}
+
 /// What identifies a sample: application, block and mode.
 pub type Key = (String, u32, Mode);
 
@@ -192,6 +210,40 @@ mod tests {
         assert!(few.iter().all(|slot| slot.mode == Mode::Launch));
         asked.samples = 1;
         assert_eq!(launches(&asked, "gimp").len(), 1);
+    }
+
+    #[test]
+    fn what_prepage_did_not_see_is_followed_by_what_it_helps() {
+        let parameters = run(&[Mode::Resident, Mode::Off, Mode::Anon, Mode::Full]).parameters;
+        let all = rounds(&parameters, &["gimp"]);
+        for round in &all {
+            let seen = seen_round(&parameters, round);
+            let (_, sample) = &round[0];
+            assert_eq!(seen.is_some(), !sample.mode.needs_prepage());
+            for (index, slot) in seen.iter().flatten() {
+                assert_eq!(
+                    (*index, slot.app.as_str(), slot.mode),
+                    (0, "gimp", Mode::Full)
+                );
+                let has_its_choices = |round: &Round| round[0].1.block == slot.block;
+                assert!(!all.iter().any(has_its_choices));
+            }
+        }
+        let as_before = Parameters {
+            keeps_learning: false,
+            ..parameters.clone()
+        };
+        assert!(
+            all.iter()
+                .all(|round| seen_round(&as_before, round).is_none())
+        );
+        let unhelped = run(&[Mode::Resident, Mode::Off]).parameters;
+        let all = rounds(&unhelped, &["gimp"]);
+        assert!(
+            all.iter()
+                .all(|round| seen_round(&unhelped, round).is_none()),
+            "there is no service"
+        );
     }
 
     #[test]

@@ -30,13 +30,7 @@ pub fn measure_all(
         Mode::Off
     };
     for round in blocks::warmups(parameters, &names, mode) {
-        let wanted = Wanted {
-            attempts: attempts(parameters.setting, true),
-            is_wanted: &|_| true,
-            line: Line::Warmup,
-            pictures: None,
-        };
-        measure_round(bench, apps, parameters, &round, wanted, writer)?;
+        learn_from(bench, apps, parameters, &round, writer)?;
     }
     let start = now_ns();
     let mut pictures = options.screenshots.clone().map(|directory| Pictures {
@@ -51,6 +45,9 @@ pub fn measure_all(
             pictures: pictures.as_mut(),
         };
         measure_round(bench, apps, parameters, round, wanted, writer)?;
+        if let Some(seen) = blocks::seen_round(parameters, round) {
+            learn_from(bench, apps, parameters, &seen, writer)?;
+        }
         let (done, count) = (i + 1, left.len());
         let each_s = seconds_since(start) / done as f64;
         let left_s = each_s * (count - done) as f64;
@@ -61,6 +58,23 @@ pub fn measure_all(
         writer.write(&Line::Application(Box::new(application)))?;
     }
     Ok(())
+}
+
+/// Goes through a round for what prepage learns from it.
+fn learn_from(
+    bench: &mut Bench,
+    apps: &mut [Running],
+    parameters: &Parameters,
+    round: &Round,
+    writer: &mut Writer,
+) -> Result<()> {
+    let wanted = Wanted {
+        attempts: attempts(parameters.setting, true),
+        is_wanted: &|_| true,
+        line: Line::Warmup,
+        pictures: None,
+    };
+    measure_round(bench, apps, parameters, round, wanted, writer)
 }
 
 fn seconds_since(start_ns: u64) -> f64 {

@@ -156,7 +156,15 @@ fn say_how_long(parameters: &Parameters, left: &[Left<'_>]) {
     let apps = sum(|left| left.apps.len());
     let launches = sum(|left| left.launches.len());
     let samples = sum(|left| left.rounds.iter().map(Vec::len).sum());
-    let switches = apps * u64::from(parameters.warmup) + samples;
+    let seen = |left: &Left<'_>| -> u64 {
+        let seen = left
+            .rounds
+            .iter()
+            .filter_map(|round| blocks::seen_round(parameters, round));
+        seen.map(|round| round.len() as u64).sum()
+    };
+    let switches =
+        apps * u64::from(parameters.warmup) + samples + left.iter().map(seen).sum::<u64>();
     let minutes = (apps * START_S + launches * LAUNCH_S + switches * switch_s).div_ceil(60);
     eprintln!(
         "{switches} switches, {launches} launches: about {minutes} minutes, more where the machine is not quiet"

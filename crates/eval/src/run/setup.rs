@@ -96,6 +96,7 @@ pub fn set_up(
         disk_stat: circumstances::disk_directory(&ground.places.disk).map(|disk| disk.join("stat")),
         others,
         _held: session.processes,
+        _ground: ground,
     };
     running
         .iter()
