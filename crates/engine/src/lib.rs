@@ -13,6 +13,7 @@ mod mailbox;
 mod members;
 pub mod observe;
 mod params;
+mod roots;
 pub mod store;
 
 pub use engine::Engine;

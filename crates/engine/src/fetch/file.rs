@@ -8,14 +8,12 @@ use crate::fetch::cores::FileThread;
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, JobFile, Part};
 use crate::params::{CorePolicy, FetchParams, FileOrder};
+use crate::roots::{Found, Roots};
 use prepage_core::extent::{Extent, ExtentSet};
-use prepage_core::identity::FileId;
-use prepage_kernel::open::{FileStat, open_in_root, process_root};
 use prepage_kernel::page::page_size;
 use prepage_kernel::{credentials, readahead};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::os::fd::BorrowedFd;
 
 /// `statfs` magic of F2FS, which maps files by direct and indirect node blocks.
 const F2FS_MAGIC: u64 = 0xf2f5_2010;
@@ -26,16 +24,13 @@ const EXT4_EXTENTS_FL: u32 = 0x0008_0000;
 
 /// Works on the job's files until all are taken.
 pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart, part: &mut Part) {
-    let (Some(pid), Some(rights)) = (job.root_pid, &job.rights) else {
-        return;
-    };
-    // The application has ended: nothing to fetch for.
-    let Ok(root) = process_root(pid) else { return };
+    let Some(rights) = &job.rights else { return };
+    let roots = Roots::of(&job.root_pids);
     let user = credentials::FsUser::enter(rights.uid, rights.gid, Some(&rights.groups));
     let Ok(_user) = user else { return };
     let mut reader = Reader {
         job,
-        root: root.as_fd(),
+        roots,
         params,
         heart,
         part,
@@ -53,7 +48,7 @@ pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart
 /// One thread's work on a job's files.
 struct Reader<'a> {
     job: &'a Job,
-    root: BorrowedFd<'a>,
+    roots: Roots,
     params: &'a FetchParams,
     heart: &'a Heart,
     part: &'a mut Part,
@@ -97,17 +92,15 @@ impl<'a> Reader<'a> {
     fn open(&mut self, file: &'a JobFile) -> Option<BorrowedFd<'a>> {
         self.job.note_begin();
         self.heart.beat();
-        let (root, stale) = (self.root, &mut self.part.stale_files);
-        file.fd(|targets| {
-            let path = Path::new(&*targets.file.path);
-            match open_in_root(root, path) {
-                Ok((fd, stat)) if is_version(&targets.file, &stat) => return Some(fd),
-                Ok(_) => stale.push(targets.file.clone()),
-                Err(error) if error.is_no_file() => stale.push(targets.file.clone()),
-                // Not to be read by this user, or busy: that may change; the profile stays.
-                Err(_) => {}
+        let (roots, stale) = (&self.roots, &mut self.part.stale_files);
+        file.fd(|targets| match roots.open(&targets.file) {
+            Found::Same(fd) => Some(fd),
+            Found::Stale => {
+                stale.push(targets.file.clone());
+                None
             }
-            None
+            // The profile stays.
+            Found::Denied => None,
         })
     }
 
@@ -143,13 +136,6 @@ impl<'a> Reader<'a> {
             self.in_flight_pages -= pages.len;
         }
     }
-}
-
-/// Whether an open file is the version that was learned. The device number is not compared: on btrfs and overlay,
-/// stat's differs from the tracepoints'.
-pub(crate) fn is_version(file: &FileId, stat: &FileStat) -> bool {
-    (file.inode, file.size, i128::from(file.mtime_ns))
-        == (stat.inode, stat.size_bytes, stat.mtime_ns)
 }
 
 /// Whether the file system maps this file by indirect or node blocks, so that metadata has to be read along it.

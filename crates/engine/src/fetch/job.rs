@@ -2,6 +2,7 @@
 
 use crate::mailbox::Outbox;
 use crate::members::{Member, Rights};
+use crate::roots;
 use prepage_core::anon::{AnonTargets, RANKS};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::FileTargets;
@@ -53,9 +54,9 @@ pub struct Job {
     /// Their pages in the order of first access: index into `files`, and pages.
     reads: Vec<(usize, Extent)>,
     reads_taken: AtomicUsize,
-    /// A process in whose root directory the files' paths hold, and whose rights they are read with.
-    pub root_pid: Option<i32>,
-    /// Those rights.
+    /// The processes in whose root directories the files' paths hold, the oldest first.
+    pub root_pids: Vec<i32>,
+    /// The rights that they have and the files are read with.
     pub rights: Option<Rights>,
     /// Whether some swap device is a disk: the reads of a page are then submitted some time before it is mapped.
     pub swaps_to_disk: bool,
@@ -129,7 +130,7 @@ impl Job {
             files: Vec::new(),
             reads: Vec::new(),
             reads_taken: AtomicUsize::new(0),
-            root_pid: None,
+            root_pids: Vec::new(),
             rights: None,
             swaps_to_disk,
             signalled,
@@ -150,10 +151,15 @@ impl Job {
         if mode.fetches_anon() {
             job.add_anon(plan, members);
         }
-        if let (true, Some(first)) = (mode.fetches_files(), members.first()) {
+        if mode.fetches_files() {
             job.add_files(plan);
-            job.root_pid = Some(first.instance.pid);
-            job.rights = Some(first.rights.clone());
+            job.root_pids = roots::processes(members);
+            let oldest =
+                |member: &&Arc<Member>| Some(&member.instance.pid) == job.root_pids.first();
+            job.rights = members
+                .iter()
+                .find(oldest)
+                .map(|oldest| oldest.rights.clone());
         }
         job
     }

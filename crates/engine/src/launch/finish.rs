@@ -17,8 +17,11 @@ use prepage_core::launch::recording::{
     Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
 };
 use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::open::open_in_root;
 use prepage_kernel::page::page_size;
 use prepage_kernel::{fds, maps};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -226,7 +229,10 @@ fn without_missing(
     let nothing = ExtentSet::new();
     for (file, pages) in &mut mapped {
         if let Some(id) = files.list.get(*file as usize) {
-            let present = cached(place.root(), id, pages);
+            let present = match open_in_root(place.root(), Path::new(&*id.path)) {
+                Ok((file, _)) => cached(file.as_fd(), pages),
+                Err(_) => pages.clone(),
+            };
             *pages = present.union(came.get(file).unwrap_or(&nothing));
         }
     }

@@ -7,10 +7,10 @@
 //!
 //! The pages are charged to the memory control group of these threads, not to the application's.
 
-use crate::fetch::file::is_version;
 use crate::launch::crew::Task;
 use crate::launch::place::Place;
 use crate::params::FetchParams;
+use crate::roots::is_version;
 use prepage_core::extent::Extent;
 use prepage_core::identity::FileId;
 use prepage_core::launch::paths::{PathRead, PathReplay, split};

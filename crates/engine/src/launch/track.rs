@@ -100,7 +100,7 @@ impl Seen {
         let mut seen = Self {
             began: launch.began,
             own_pid: std::process::id() as i32,
-            view: View::of(launch.root_pid),
+            view: View::of([launch.root_pid]),
             source,
             pids: tree(launch.root_pid),
             keys: Vec::new(),

@@ -10,6 +10,7 @@ use crate::observe::opens::Opening;
 use crate::observe::resolve::{Paths, View, present_version};
 use crate::observe::waits::late;
 use crate::params::ObserveParams;
+use crate::roots::{self, Roots};
 use prepage_core::anon::{AnonTargets, RANKS, rank_after};
 use prepage_core::app::{Known, Observation};
 use prepage_core::extent::{Extent, ExtentSet};
@@ -17,9 +18,7 @@ use prepage_core::identity::{AppId, FileId};
 use prepage_core::machine::Nanos;
 use prepage_core::outcome::Void;
 use prepage_core::plan::Plan;
-use prepage_kernel::open::process_root;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,25 +137,28 @@ fn collect_files(
     paths: &mut Paths,
     seen: &mut Observation,
 ) {
-    // The application has ended: its files cannot be named any more.
-    let root = task.members.first().map(|m| process_root(m.instance.pid));
-    let Some(Ok(root)) = root else { return };
+    let roots = Roots::of(&roots::processes(&task.members));
+    if roots.pids().next().is_none() {
+        // The application has ended: its files cannot be named any more.
+        return;
+    }
     let theirs = trace.of(&task.pids());
     let ours = trace.of(&BTreeSet::from([std::process::id() as i32]));
     let asked = asked_pages(task);
     for file in asked.keys() {
         paths.remember(file);
     }
-    find_unknown(task, &theirs, trace.reports_access(), opens, paths);
+    find_unknown(task, &roots, &theirs, trace.reports_access(), opens, paths);
     let mut files: BTreeMap<FileId, InodeKey> = asked
         .keys()
         .map(|file| (file.clone(), (file.device, file.inode)))
         .collect();
     for (key, events) in &theirs {
-        match paths
-            .get(key)
-            .and_then(|path| present_version(root.as_fd(), *key, path))
-        {
+        let present = |path| {
+            let mut directories = roots.directories();
+            directories.find_map(|root| present_version(root, *key, path))
+        };
+        match paths.get(key).and_then(present) {
             Some(file) => drop(files.insert(file, *key)),
             None => {
                 paths.give_up(*key);
@@ -177,7 +179,7 @@ fn collect_files(
         let theirs = theirs.get(&key).unwrap_or(&none);
         let ours = ours.get(&key).unwrap_or(&none);
         let mut observation = match trace.reports_access() {
-            true => file_pages::from_reports(root.as_fd(), &file, asked, theirs, ours),
+            true => file_pages::from_reports(&roots, &file, asked, theirs, ours),
             false => {
                 let mapped = mapped.get(&key).unwrap_or(&not_mapped);
                 file_pages::from_mappings(asked, mapped, theirs, ours)
@@ -206,6 +208,7 @@ fn asked_pages(task: &Task) -> BTreeMap<FileId, ExtentSet> {
 /// the kernel reports that: reading every process's mappings takes milliseconds.
 fn find_unknown(
     task: &Task,
+    roots: &Roots,
     theirs: &HashMap<InodeKey, FileEvents>,
     reports_access: bool,
     opens: &[Opening],
@@ -216,10 +219,10 @@ fn find_unknown(
     let pids = task.pids();
     // What was given up is found where it is opened again.
     let may_be_found = unknown(paths) || opens.iter().any(|opening| pids.contains(&opening.pid));
-    let (Some(first), true) = (task.members.first(), nameless && may_be_found) else {
+    if !(nameless && may_be_found) {
         return;
-    };
-    let view = View::of(first.instance.pid);
+    }
+    let view = View::of(roots.pids());
     paths.learn(opens, &pids, &view);
     if unknown(paths) {
         paths.find_opened(&task.members, &view);

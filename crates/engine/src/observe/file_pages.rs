@@ -11,22 +11,21 @@
 
 use crate::members::Member;
 use crate::observe::files::{FileEvents, InodeKey};
+use crate::roots::{Found, Roots};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::{FileObservation, RANKS};
 use prepage_core::identity::FileId;
 use prepage_kernel::cachestat::cachestat;
-use prepage_kernel::open::open_in_root;
 use prepage_kernel::page::page_size;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::{maps, mincore};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Observes a file where the kernel reports accesses, but for their order. `asked` are the pages of the tables and of the plan.
 pub fn from_reports(
-    root: BorrowedFd<'_>,
+    roots: &Roots,
     file: &FileId,
     asked: &ExtentSet,
     theirs: &FileEvents,
@@ -39,7 +38,7 @@ pub fn from_reports(
     let came = theirs.added().union(&fetched);
     // What is not in memory, and has not come there, was not mapped along either.
     let silent = asked.difference(&accessed).difference(&fetched);
-    let may_be_cached = cached(root, file, &silent.union(&mapped).difference(&came));
+    let may_be_cached = cached_of(roots, file, &silent.union(&mapped).difference(&came));
     let unknown = mapped.intersection(&came).union(&may_be_cached);
     FileObservation {
         demanded: theirs.added().intersection(&accessed),
@@ -140,18 +139,23 @@ pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<In
     files
 }
 
-/// Those of the pages that are in the page cache now. Where that cannot be asked, all of them: unknown.
-pub fn cached(root: BorrowedFd<'_>, file: &FileId, pages: &ExtentSet) -> ExtentSet {
+/// As [`cached`], of a file that is opened for it; all of the pages where it cannot be.
+fn cached_of(roots: &Roots, file: &FileId, pages: &ExtentSet) -> ExtentSet {
     if pages.is_empty() {
         return ExtentSet::new();
     }
-    let Ok((fd, _)) = open_in_root(root, Path::new(&*file.path)) else {
-        return pages.clone();
-    };
-    let is_overlay = is_overlay(fd.as_fd());
+    match roots.open(file) {
+        Found::Same(fd) => cached(fd.as_fd(), pages),
+        Found::Stale | Found::Denied => pages.clone(),
+    }
+}
+
+/// Those of the pages of an open file that are in the page cache now. Where that cannot be asked, all of them: unknown.
+pub fn cached(file: BorrowedFd<'_>, pages: &ExtentSet) -> ExtentSet {
+    let is_overlay = is_overlay(file);
     let extents = pages.extents().iter();
     extents
-        .flat_map(|&extent| cached_in(fd.as_fd(), extent, is_overlay))
+        .flat_map(|&extent| cached_in(file, extent, is_overlay))
         .collect()
 }
 

@@ -21,19 +21,24 @@ const PATH_BYTES_MAX: usize = 1024;
 /// How the files of an application are to be understood from outside of it.
 #[derive(Debug)]
 pub struct View {
-    /// Its root directory, as a path of ours.
-    root: PathBuf,
+    /// Its root directories, as paths of ours.
+    roots: Vec<PathBuf>,
     /// The devices of what is mounted, here and there.
     devices: Devices,
 }
 
 impl View {
-    /// That of the application of this process. What cannot be read is taken to be as here.
-    pub fn of(pid: i32) -> Self {
+    /// That of the application of these processes, one for each root directory that it has. What cannot be read is taken
+    /// to be as here.
+    pub fn of(pids: impl IntoIterator<Item = i32>) -> Self {
         let mut mounts = mountinfo::read().unwrap_or_default();
-        mounts.extend(mountinfo::read_of(pid).unwrap_or_default());
+        let mut roots = Vec::new();
+        for pid in pids {
+            mounts.extend(mountinfo::read_of(pid).unwrap_or_default());
+            roots.push(process_root_path(pid).unwrap_or_else(|_| PathBuf::from("/")));
+        }
         Self {
-            root: process_root_path(pid).unwrap_or_else(|_| PathBuf::from("/")),
+            roots,
             devices: Devices::of(&mounts),
         }
     }
@@ -46,7 +51,8 @@ impl View {
 
     /// A path of ours as the application means it; `None` where it has none for it, or one that is not text.
     fn in_root(&self, path: &Path) -> Option<String> {
-        let below = path.strip_prefix(&self.root).ok()?;
+        let mut roots = self.roots.iter();
+        let below = roots.find_map(|root| path.strip_prefix(root).ok())?;
         Some(format!("/{}", below.to_str()?))
     }
 }

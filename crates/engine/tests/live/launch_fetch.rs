@@ -393,7 +393,9 @@ fn more_files_than_may_be_open_are_fetched() {
     let result = rig.result();
     let outcome = result.prefetch.expect("prefetched");
     assert_eq!((outcome.pages, outcome.paths), (3_000, 3_000));
-    assert!(files.iter().all(|path| cached(path).pages() == 1));
+    // What is there for nobody the kernel may take away again.
+    let there = files.iter().filter(|path| cached(path).pages() == 1);
+    assert!(there.count() >= 2_970);
     assert!(result.measured.stale_files.is_empty());
 }
 

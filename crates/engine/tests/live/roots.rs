@@ -40,6 +40,20 @@ fn in_another_mount_namespace() {
     is_fetched_in_its_root(&mut child, &ours, &theirs, &ours);
 }
 
+/// A sandbox's first process stays outside of it, as Flatpak's does: the oldest one's root is not the application's.
+#[test]
+fn in_a_mount_namespace_that_the_oldest_process_is_not_in() {
+    const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let [theirs, ours] = two_files(&directory, "file");
+    let places = [&theirs, &ours].map(|file| file.parent().and_then(Path::to_str).expect("text"));
+    let [from, to] = places;
+    let stays = ["sh", "-c", r#""$@"; exit $?"#, "sh"];
+    let enters = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", from, to];
+    let mut child = Child::spawn_through(&[&stays[..], &enters].concat(), 1);
+    is_fetched_in_its_root(&mut child, &ours, &theirs, &ours);
+}
+
 #[test]
 fn in_another_root_directory() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());

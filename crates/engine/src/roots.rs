@@ -1,0 +1,94 @@
+//! The root directories in which an application's files are to be found.
+
+use crate::members::Member;
+use prepage_core::identity::FileId;
+use prepage_kernel::open::{self, FileStat, open_in_root, process_root};
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Most roots of one application.
+const ROOTS_MAX: usize = 4;
+
+/// Whose root directories are an application's: its oldest process first, and those with the same rights as that one.
+///
+/// The oldest is outside of the sandbox that it makes (Flatpak's bwrap); a browser's younger ones may be in an empty one.
+pub fn processes(members: &[Arc<Member>]) -> Vec<i32> {
+    let age = |member: &&Arc<Member>| (member.instance.start_ticks, member.instance.pid);
+    let Some(oldest) = members.iter().min_by_key(age) else {
+        return Vec::new();
+    };
+    let may_the_same = |member: &&Arc<Member>| member.rights == oldest.rights;
+    let mut members: Vec<_> = members.iter().filter(may_the_same).collect();
+    members.sort_by_key(age);
+    members.iter().map(|member| member.instance.pid).collect()
+}
+
+/// Root directories of an application's processes, each once, in their processes' order.
+#[derive(Debug)]
+pub struct Roots(Vec<(i32, OwnedFd)>);
+
+/// What became of a file that was learned.
+#[derive(Debug)]
+pub enum Found {
+    /// It is as it was.
+    Same(OwnedFd),
+    /// It is gone, or another version.
+    Stale,
+    /// Not to be read by this user, or busy: that may change.
+    Denied,
+}
+
+impl Roots {
+    /// Those of these processes. One that has ended has none.
+    pub fn of(pids: &[i32]) -> Self {
+        let (mut roots, mut seen) = (Vec::new(), BTreeSet::new());
+        for &pid in pids {
+            let Ok(root) = process_root(pid) else {
+                continue;
+            };
+            // Two mount namespaces may have one directory for their root, and different things mounted below it.
+            let mount = open::mount_id(root.as_fd(), Path::new(""));
+            let directory = open::fstat(root.as_fd()).map(|stat| (stat.dev, stat.inode));
+            if seen.insert((mount, directory.ok())) {
+                roots.push((pid, root));
+            }
+            if roots.len() == ROOTS_MAX {
+                break;
+            }
+        }
+        Self(roots)
+    }
+
+    /// Processes that have them, one for each.
+    pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
+        self.0.iter().map(|(pid, _)| *pid)
+    }
+
+    /// The directories.
+    pub fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|(_, root)| root.as_fd())
+    }
+
+    /// Opens a file in the version that was learned, with the rights of the calling thread.
+    pub fn open(&self, file: &FileId) -> Found {
+        let mut found = Found::Stale;
+        for root in self.directories() {
+            match open_in_root(root, Path::new(&*file.path)) {
+                Ok((fd, stat)) if is_version(file, &stat) => return Found::Same(fd),
+                Ok(_) => {}
+                Err(error) if error.is_no_file() => {}
+                Err(_) => found = Found::Denied,
+            }
+        }
+        found
+    }
+}
+
+/// Whether an open file is the version that was learned. The device number is not compared: on btrfs and overlay,
+/// stat's differs from the tracepoints'.
+pub fn is_version(file: &FileId, stat: &FileStat) -> bool {
+    (file.inode, file.size, i128::from(file.mtime_ns))
+        == (stat.inode, stat.size_bytes, stat.mtime_ns)
+}
