@@ -11,7 +11,7 @@ use crate::observe::collect::Task;
 use crate::observe::faults::FaultLog;
 use crate::observe::files::FileTrace;
 use crate::observe::observer::{self, Command};
-use crate::params::{EngineParams, FetchParams};
+use crate::params::{EngineParams, FetchParams, ObserveParams};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
@@ -20,6 +20,7 @@ use prepage_core::plan::Plan;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::perf::RingSwitch;
+use prepage_kernel::sched;
 use prepage_kernel::support::Support;
 use prepage_kernel::swaps::{self, SwapKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,12 +77,8 @@ impl Engine {
             .collect();
         let cores = cores(&capacities, &params.fetch);
         let mut warnings = Vec::new();
-        let faults = FaultLog::open(&cores.all, &params.observe)
-            .map_err(|error| warnings.push(format!("{error}; anonymous pages are not learned, and a switch that no signal announces is not noticed")))
-            .ok();
-        let trace = FileTrace::open(&cores.all, &params.observe)
-            .map_err(|error| warnings.push(format!("{error}; file pages are not learned")))
-            .ok();
+        let faults = open_faults(&cores.all, &params.observe, &mut warnings);
+        let trace = open_trace(&cores.all, &params.observe, &mut warnings);
         let switch = trace.as_ref().map(FileTrace::switch).transpose()?;
         Ok(Self {
             pool: Pool::start(&params.fetch, &cores)?,
@@ -98,6 +95,31 @@ impl Engine {
             warnings,
             swaps_to_disk: swaps_to_disk(),
         })
+    }
+
+    /// Opens the rings anew, on the cores that are online now: the events of a core that goes offline end, without a word
+    /// (perf_event_exit_cpu). What happens meanwhile is not seen. Returns what this kernel refused, and what that costs.
+    pub fn open_rings_anew(&mut self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let cpus = match sched::online_cpus() {
+            Ok(cpus) => cpus,
+            Err(error) => return vec![format!("{error}; events are seen as before")],
+        };
+        let observe = &self.params.observe;
+        // Before, for what they take of locked memory.
+        let is_on = self.faults.take().is_none_or(|faults| faults.is_on());
+        self.faults = open_faults(&cpus, observe, &mut warnings);
+        if let Some(faults) = &mut self.faults {
+            faults.listen(is_on);
+            faults.set_onset(self.switches.is_empty());
+        }
+        let trace = open_trace(&cpus, observe, &mut warnings);
+        self.trace = trace.as_ref().and_then(|trace| trace.switch().ok());
+        if let (true, Some(trace)) = (self.records_files(), &self.trace) {
+            let _ = trace.enable();
+        }
+        self.observer.tell(Command::Trace(trace.map(Box::new)));
+        warnings
     }
 
     /// What this kernel refused, and what that costs.
@@ -224,6 +246,28 @@ impl Engine {
             self.observer.tell(Command::Cool { member, pages });
         }
     }
+}
+
+fn open_faults(
+    cpus: &[usize],
+    params: &ObserveParams,
+    warnings: &mut Vec<String>,
+) -> Option<FaultLog> {
+    let cost =
+        "anonymous pages are not learned, and a switch that no signal announces is not noticed";
+    FaultLog::open(cpus, params)
+        .map_err(|error| warnings.push(format!("{error}; {cost}")))
+        .ok()
+}
+
+fn open_trace(
+    cpus: &[usize],
+    params: &ObserveParams,
+    warnings: &mut Vec<String>,
+) -> Option<FileTrace> {
+    FileTrace::open(cpus, params)
+        .map_err(|error| warnings.push(format!("{error}; file pages are not learned")))
+        .ok()
 }
 
 fn cores(capacities: &[(usize, u64)], fetch: &FetchParams) -> Cores {

@@ -156,6 +156,10 @@ impl Executor for Scripted {
 }
 
 impl WakingExecutor for Scripted {
+    fn open_rings_anew(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }

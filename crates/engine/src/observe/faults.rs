@@ -37,6 +37,8 @@ struct Fault {
 pub struct FaultLog {
     log: FaultRings,
     onset: FaultRings,
+    /// Whether anything is reported.
+    is_on: bool,
     buffer_pages: usize,
     /// Faults of the processes followed, in no order.
     recent: Vec<Fault>,
@@ -60,6 +62,7 @@ impl FaultLog {
         Ok(Self {
             log,
             onset,
+            is_on: true,
             buffer_pages: params.fault_buffer_pages,
             recent: Vec::new(),
             lost: 0,
@@ -72,15 +75,20 @@ impl FaultLog {
         self.buffer_pages = pages;
     }
 
+    /// Whether anything is reported.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// Descriptors that become readable when faults should be looked at.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.log.fds().chain(self.onset.fds()).collect()
     }
 
-    /// Turns the onset's wakeups off and on: during a switch nobody waits for them.
+    /// Turns the onset's wakeups off and on: during a switch nobody waits for them. Where nothing is reported, they stay off.
     pub fn set_onset(&self, on: bool) {
         // It only changes who is woken; a kernel that refuses costs wakeups, nothing else.
-        let _ = if on {
+        let _ = if on && self.is_on {
             self.onset.enable()
         } else {
             self.onset.disable()
@@ -95,6 +103,7 @@ impl FaultLog {
         } else {
             self.log.disable()
         };
+        self.is_on = on;
         self.set_onset(on);
         self.recent.clear();
     }

@@ -34,6 +34,8 @@ pub enum Command {
     Forget(AppId),
     /// Other parameters hold from now on.
     SetParams(Box<ObserveParams>),
+    /// Other rings hold what is recorded from now on.
+    Trace(Option<Box<FileTrace>>),
 }
 
 /// Creates the thread. Without a trace, file accesses are not observed.
@@ -120,6 +122,12 @@ impl Thread {
                     trace.set_files_max(params.file_buffer_files);
                 }
                 self.params = *params;
+            }
+            Command::Trace(trace) => {
+                self.trace = trace.map(|trace| *trace);
+                if let Some(trace) = &mut self.trace {
+                    trace.set_files_max(self.params.file_buffer_files);
+                }
             }
         }
     }

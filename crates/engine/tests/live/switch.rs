@@ -1,6 +1,7 @@
 //! Anonymous pages, from the demand fault to the prepaged page.
 
-use crate::rig::{Rig, params, settle};
+use crate::cache::drop_cache;
+use crate::rig::{Rig, of_files, params, settle};
 use prepage_core::anon::AnonTargets;
 use prepage_core::extent::Extent;
 use prepage_core::params::{AnonRule, Mode};
@@ -8,7 +9,7 @@ use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members};
 use prepage_kernel::process;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Machine, SwapFile};
+use prepage_kernel::testing::machine::{Directory, Machine, SwapFile};
 
 const PAGES: u64 = 1024;
 
@@ -45,6 +46,35 @@ fn pages_that_recur_are_there_before_they_are_touched() {
     );
     let unwanted = (0..PAGES).filter(|i| !footprint.contains(i) && entries[*i as usize].present());
     assert!(unwanted.count() < 8, "pages came in that nobody wanted");
+}
+
+/// As after the machine slept, whose cores but one were offline.
+#[test]
+fn faults_and_file_accesses_are_seen_in_rings_that_were_opened_anew() {
+    let _machine = Machine::with_swap();
+    let directory = Directory::new();
+    let path = directory.file("read", 64);
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    rig.set_mode(Mode::Observe);
+    let mut use_it = |rig: &mut Rig| {
+        child.swap_out();
+        drop_cache(&path);
+        let record = rig.switch(|| {
+            // The watch on openings begins a moment after the switch, in a thread of its own.
+            prepage_kernel::sched::sleep_us(20_000);
+            child.tell_pages("read", 0..PAGES / 2);
+            child.tell_file("readfile", &path, 0, 64);
+        });
+        assert_eq!((record.void, record.unresolved), (None, 0), "{record:?}");
+        (record.anon.demanded, of_files(&record).demanded)
+    };
+    for round in 0..2 {
+        let (pages, of_file) = use_it(&mut rig);
+        assert!(pages >= PAGES / 2, "round {round}: {pages}");
+        assert_eq!(of_file, 64, "round {round}");
+        assert_eq!(rig.engine.open_rings_anew(), [] as [String; 0]);
+    }
 }
 
 #[test]

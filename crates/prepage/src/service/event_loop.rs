@@ -2,9 +2,11 @@
 
 use super::Service;
 use super::poller::Token;
+use super::reload::onset_flags;
 use super::signals::{Order, order};
 use crate::sources::api::Wants;
-use crate::{log_error, log_warning};
+use crate::sources::sleep::Sleep;
+use crate::{log_error, log_info, log_warning};
 use prepage_core::identity::AppId;
 use prepage_core::machine::{Event, Nanos};
 use prepage_core::signal::Source;
@@ -57,6 +59,7 @@ impl Service {
             Token::Pressure => self.see_pressure(),
             Token::Timer => self.tick()?,
             Token::Signals => self.see_signals(),
+            Token::Sleep => self.see_sleep(),
         }
         Ok(())
     }
@@ -92,6 +95,32 @@ impl Service {
                 under_pressure: true,
             });
         }
+    }
+
+    fn see_sleep(&mut self) {
+        if self.sleep.as_mut().is_some_and(Sleep::was_asleep) {
+            log_info!("the machine slept: events are asked for anew");
+            self.open_rings_anew();
+        }
+    }
+
+    /// The events of a core that goes offline end, without a word, and all but one core do where a machine sleeps (S3).
+    fn open_rings_anew(&mut self) {
+        for warning in self.executor.open_rings_anew() {
+            log_warning!("{warning}");
+        }
+        let flags = onset_flags(&self.config);
+        for fd in self.executor.fault_fds() {
+            if let Err(error) = self.poller.add(fd, Token::Faults, flags) {
+                log_warning!("a switch that no signal announces is not noticed: {error}");
+            }
+        }
+        if let Some(launches) = &mut self.launches
+            && let Err(error) = launches.open_rings_anew(&self.config, &self.poller)
+        {
+            log_warning!("launches are not learned: {error}");
+        }
+        self.watch_execs();
     }
 
     fn see_executor(&mut self) {

@@ -125,6 +125,22 @@ impl LaunchHelp {
         Ok(())
     }
 
+    /// Opens the rings anew, for cores that were offline meanwhile. A launch that is under way is not followed any more.
+    ///
+    /// # Errors
+    /// Where a thread cannot be created, or the event loop not told of what it sees; then it goes on as before.
+    pub(super) fn open_rings_anew(
+        &mut self,
+        config: &Config,
+        poller: &Poller,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let capacities = prepage_kernel::sched::capacities()?;
+        self.engine = Launches::start_on(&config.engine(), &config.launch, &capacities)?;
+        self.under_way.clear();
+        self.execs = Execs::open().ok();
+        Ok(self.watch(poller)?)
+    }
+
     /// The last launches of an application, oldest first.
     pub fn records(&self, app: &AppId) -> impl Iterator<Item = &LaunchRecord> {
         let records = self.records.get(app).into_iter().flatten();

@@ -26,6 +26,7 @@ use crate::sources::exits::Exits;
 use crate::sources::groups::Groups;
 use crate::sources::onset::OnsetWindows;
 use crate::sources::pressure::Pressure;
+use crate::sources::sleep::Sleep;
 use poller::Poller;
 use prepage_core::identity::AppId;
 use prepage_core::machine::{Action, Event, Machine, Nanos};
@@ -46,6 +47,10 @@ pub trait WakingExecutor: Executor {
 
     /// Readable when [`Executor::drain_faults`] has so much that a switch may have begun.
     fn fault_fds(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Asks for events anew, by other descriptors: those of cores that were offline meanwhile have ended. Returns what the
+    /// kernel refused, and what that costs.
+    fn open_rings_anew(&mut self) -> Vec<String>;
 }
 
 impl WakingExecutor for Engine {
@@ -55,6 +60,10 @@ impl WakingExecutor for Engine {
 
     fn fault_fds(&self) -> Vec<BorrowedFd<'_>> {
         Engine::fault_fds(self)
+    }
+
+    fn open_rings_anew(&mut self) -> Vec<String> {
+        Engine::open_rings_anew(self)
     }
 }
 
@@ -98,6 +107,8 @@ pub struct Service {
     groups: Option<Groups>,
     onset: OnsetWindows,
     pressure: Option<Pressure>,
+    /// None where the kernel does not say it.
+    sleep: Option<Sleep>,
     around: Surroundings,
     /// New connections are not taken before this time: the kernel refused one.
     listening_again: Option<Nanos>,

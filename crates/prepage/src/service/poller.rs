@@ -37,6 +37,8 @@ pub enum Token {
     Timer,
     /// Signals of the kernel: terminate, reload.
     Signals,
+    /// The machine slept.
+    Sleep,
 }
 
 impl Token {
@@ -53,6 +55,7 @@ impl Token {
             Self::Signals => 8 << 32,
             Self::Execs => 9 << 32,
             Self::Launches => 10 << 32,
+            Self::Sleep => 11 << 32,
         }
     }
 
@@ -70,6 +73,7 @@ impl Token {
             8 => Self::Signals,
             9 => Self::Execs,
             10 => Self::Launches,
+            11 => Self::Sleep,
             _ => return None,
         })
     }

@@ -11,6 +11,7 @@ use crate::sources::api::ApiSocket;
 use crate::sources::exits::Exits;
 use crate::sources::groups::Groups;
 use crate::sources::onset::OnsetWindows;
+use crate::sources::sleep::Sleep;
 use crate::{discover, log_info, log_warning};
 use prepage_core::machine::Machine;
 use prepage_core::params::Mode;
@@ -207,6 +208,12 @@ impl Service {
         }
         // That it is missing was reported with the other findings.
         let pressure = watch_pressure(&parts.config, &poller).ok();
+        let sleep = Sleep::watch()
+            .inspect_err(|e| log_warning!("after the machine slept, start the service anew: {e}"))
+            .ok();
+        if let Some(sleep) = &sleep {
+            poller.add(sleep, Token::Sleep, EventFlags::IN)?;
+        }
         let record = parts.options.record.as_deref();
         let recording = record.map(Recording::open).transpose()?;
         if recording.is_some() && parts.config.service.mode != Mode::Observe {
@@ -234,6 +241,7 @@ impl Service {
             groups,
             onset: OnsetWindows::default(),
             pressure,
+            sleep,
             around: discover::surroundings(),
             listening_again: None,
             ending: false,

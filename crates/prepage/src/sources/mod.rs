@@ -8,3 +8,4 @@ pub mod focus;
 pub mod groups;
 pub mod onset;
 pub mod pressure;
+pub mod sleep;
