@@ -142,8 +142,14 @@ impl Roster {
         let by_pid = &mut self.by_pid;
         followed.members.retain(|pid, member| {
             let stays = present.contains(pid) && is_same_instance(member);
-            if !stays {
+            let owner = by_pid.get(pid);
+            if stays && owner.is_none() {
+                // It was another application's, too, and has left that.
+                by_pid.insert(*pid, app.clone());
+            } else if !stays && owner == Some(app) {
                 by_pid.remove(pid);
+            }
+            if !stays {
                 events.push(Event::InstanceEnded {
                     app: app.clone(),
                     instance: member.instance,

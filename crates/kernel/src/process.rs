@@ -5,10 +5,11 @@ use crate::pagemap::Pagemap;
 use crate::text;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// One process instance: the pid, which the kernel reuses, with the start time, which it does not.
@@ -346,15 +347,21 @@ pub fn cmdline(pid: i32) -> Result<Vec<OsString>> {
 ///
 /// It mixes the addresses of text and stack (fields 26-28 of /proc/PID/stat, which address space randomisation draws
 /// anew at every exec) with the device and inode of the executable. With randomisation off, an exec of the *same*
-/// program goes unnoticed. It needs the right to ptrace-read the process; without it only the executable counts.
+/// program goes unnoticed. It needs the right to ptrace-read the process; without it only the executable counts. An
+/// executable on a file system that denies it even root (an AppImage's FUSE mount) counts for nothing, and no server is
+/// asked for one (AT_STATX_DONT_SYNC).
 pub fn exec_generation(pid: i32) -> Result<u64> {
     let stat = stat(pid)?;
     let path = format!("/proc/{pid}/exe");
-    let (device, inode) = match std::fs::metadata(&path) {
-        Ok(metadata) => (metadata.dev(), metadata.ino()),
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let (device, inode) = match rustix::fs::statx(CWD, &path, flags, StatxFlags::INO) {
+        Ok(stat) => {
+            let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+            (device, stat.stx_ino)
+        }
+        Err(error @ (Errno::SRCH | Errno::PERM)) => return Err(Error::new("stat", path, error)),
         // A kernel thread has no executable, and its stat was readable.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => (0, 0),
-        Err(error) => return Err(Error::new("stat", path, error)),
+        Err(_) => (0, 0),
     };
     let parts = [
         stat.start_code,

@@ -126,7 +126,16 @@ fn mistakes_say_what_to_do() {
         ),
         (&["track", "--pid", "1"], "no application"),
         (&["track", "--cgroup", "/tmp"], "is no control group"),
-        (&["track", "--cgroup", "/nonexistent"], "No such file"),
+        (
+            &["track", "--cgroup", "/nonexistent"],
+            "is no control group",
+        ),
+        // Whether there is such a file is not for everybody to know.
+        (&["track", "--cgroup", "/etc/passwd"], "is no control group"),
+        (
+            &["track", "--cgroup", "/sys/fs/cgroup/../x"],
+            "is no control group",
+        ),
         (
             &["track", "--name", "no-such-application"],
             "prepage apps list",

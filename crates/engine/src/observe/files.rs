@@ -170,19 +170,24 @@ impl FileTrace {
             let file = events.entry(key).or_default();
             let extent = Extent::new(event.first_page, event.page_count);
             let at = sample.time_ns;
+            let mut has_room = true;
             match event.kind {
-                FilemapKind::Added => return append(&mut file.added, Event { at, extent }),
+                FilemapKind::Added => has_room = append(&mut file.added, Event { at, extent }),
                 FilemapKind::MapPages => {
                     let address = faults.take(sample.tid);
                     if let Some(page) = address.and_then(|a| accessed_page(extent, a)) {
                         let extent = Extent::new(page, 1);
-                        append(&mut file.accessed, Event { at, extent });
+                        has_room = append(&mut file.accessed, Event { at, extent });
                     }
-                    push(&mut file.mapped, Event { at, extent });
+                    has_room &= push(&mut file.mapped, Event { at, extent });
                 }
                 FilemapKind::Fault | FilemapKind::GetPages => {
-                    append(&mut file.accessed, Event { at, extent });
+                    has_room = append(&mut file.accessed, Event { at, extent });
                 }
+            }
+            overflow += u64::from(!has_room);
+            if event.kind == FilemapKind::Added {
+                return;
             }
             if in_order.len() < IN_ORDER_MAX {
                 in_order.push(waits::Access {
@@ -236,18 +241,29 @@ fn accessed_page(window: Extent, address: u64) -> Option<u64> {
     (window.len == WINDOW_PAGES).then_some(window.start + place)
 }
 
-/// Appends an event. A process that reads a file page by page makes one access of it.
-fn append(events: &mut Vec<Event>, event: Event) {
-    match events.last_mut().map(|last| &mut last.extent) {
-        Some(last) if last.start <= event.extent.start && event.extent.end() <= last.end() => {}
-        Some(last) if last.end() == event.extent.start => last.len += event.extent.len,
-        _ => push(events, event),
+/// A process that comes back to a page after so few others makes no new access of it: databases do, to a file's header.
+const RECENT: usize = 8;
+
+/// Appends an event. A process that reads a file page by page makes one access of it. Returns whether there was room.
+fn append(events: &mut Vec<Event>, event: Event) -> bool {
+    let holds = |held: &Event| {
+        held.extent.start <= event.extent.start && event.extent.end() <= held.extent.end()
+    };
+    if events.iter().rev().take(RECENT).any(holds) {
+        return true;
     }
+    match events.last_mut().map(|last| &mut last.extent) {
+        Some(last) if last.end() == event.extent.start => last.len += event.extent.len,
+        _ => return push(events, event),
+    }
+    true
 }
 
-/// Beyond the bound only what happened first is kept.
-fn push(events: &mut Vec<Event>, event: Event) {
-    if events.len() < EXTENTS_MAX {
+/// Beyond the bound only what happened first is kept. Returns whether there was room.
+fn push(events: &mut Vec<Event>, event: Event) -> bool {
+    let has_room = events.len() < EXTENTS_MAX;
+    if has_room {
         events.push(event);
     }
+    has_room
 }

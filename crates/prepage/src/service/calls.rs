@@ -16,7 +16,7 @@ use prepage_engine::store::TrackedBy;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub(super) type Answer = Result<Value, ApiError>;
 
@@ -153,7 +153,7 @@ impl Service {
             };
         }
         require_owner(caller, &found.app)?;
-        if !self.tracking.contains(&found.app) && !self.has_room() {
+        if !self.tracking.contains(&found.app) && !self.has_room(found.app.owner) {
             let reason = "too many applications are tracked: untrack one".into();
             return Err(ApiError::Failed { reason });
         }
@@ -253,16 +253,22 @@ impl Service {
         }
     }
 
-    /// The directory of a control group that a caller named: of a mounted hierarchy, and there.
+    /// The directory of a control group that a caller named: of a mounted hierarchy, and there. Nothing else is looked at,
+    /// with rights that the caller may not have.
     fn group_directory(&self, given: &str) -> Result<PathBuf, ApiError> {
-        let directory = std::fs::canonicalize(given)
-            .map_err(|e| not_found(format!("control group {given}: {e}")))?;
-        match self.around.hierarchies.group_at(&directory) {
+        let directory: PathBuf = Path::new(given).components().collect();
+        let leads_away = directory
+            .components()
+            .any(|part| part == Component::ParentDir);
+        let group = self.around.hierarchies.group_at(&directory);
+        match group.filter(|_| !leads_away && directory.is_dir()) {
             Some(group) if !is_system_group(&group, &self.around) => Ok(directory),
             Some(_) => Err(not_found(format!(
                 "{given} holds the system and no application"
             ))),
-            None => Err(not_found(format!("{given} is no control group"))),
+            None => Err(not_found(format!(
+                "{given} is no control group: give its directory in full, as /sys/fs/cgroup/..."
+            ))),
         }
     }
 

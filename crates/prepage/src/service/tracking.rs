@@ -18,6 +18,9 @@ use rustix::event::epoll::EventFlags;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
+/// Applications of one user, but root, that are tracked at once: nobody takes all places.
+const OWNER_APPS_MAX: usize = APPS_MAX / 8;
+
 /// Most processes of which it is remembered that they belong to no tracked application.
 const STRANGERS_MAX: usize = 4096;
 
@@ -205,14 +208,16 @@ impl Service {
         }
     }
 
-    /// Whether one more application can be tracked.
-    pub(super) fn has_room(&self) -> bool {
-        self.tracking.apps.len() < APPS_MAX
+    /// Whether one more application of this user can be tracked.
+    pub(super) fn has_room(&self, owner: u32) -> bool {
+        let apps = &self.tracking.apps;
+        let of_owner = || apps.keys().filter(|app| app.owner == owner).count();
+        apps.len() < APPS_MAX && (owner == 0 || of_owner() < OWNER_APPS_MAX)
     }
 
     fn admit(&mut self, app: &AppId) {
-        if !self.has_room() {
-            return log_warning!("{app} is not tracked: {APPS_MAX} applications are");
+        if !self.has_room(app.owner) {
+            return log_warning!("{app} is not tracked: too many applications are");
         }
         let profile = self.store.load(app).map(|s| s.profile.clone());
         self.step_now(Event::Tracked {
@@ -402,11 +407,11 @@ impl Service {
         if let Some(app) = self.find_tracked(pid) {
             return Some(app);
         }
-        if self.config.service.track != TrackPolicy::Focused || !self.has_room() {
+        if self.config.service.track != TrackPolicy::Focused {
             return None;
         }
         let identity = discover::identify(pid, &self.around).ok().flatten()?;
-        if !may_act(caller, &identity.app) {
+        if !may_act(caller, &identity.app) || !self.has_room(identity.app.owner) {
             return None;
         }
         let app = identity.app.clone();
