@@ -57,7 +57,8 @@ use std::process::ExitCode;
 use swap::{Swap, SwapKind};
 use throttle::Disk;
 
-/// Measures prepage on real applications: run, study, report; and its estimators on recordings: simulate.
+/// Measures prepage on real applications: switches (run), launches (launch), services (idle), the fetch path (fetch), all in
+/// short (demo); draws what was measured (study, report); and replays recordings through the estimators (simulate).
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 80)]
 struct Cli {

@@ -58,8 +58,8 @@ impl std::fmt::Display for Error {
             Self::NotRunning { socket, source } => write!(
                 f,
                 "the service does not answer at {}: {source}\n{START_HINT}\n\
-                 Without it applications run as ever, only nothing is learned or fetched;\n\
-                 `prepage doctor` works without it.",
+                 Without it applications run as ever, and nothing is learned or fetched but for what\n\
+                 root launches by `prepage run`. `prepage doctor` works without it.",
                 socket.display()
             ),
             Self::Broken { socket, reason } => {

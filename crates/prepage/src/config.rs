@@ -65,7 +65,7 @@ pub struct ServiceSettings {
     /// Applications to track, by id (`desktop:org.gimp.GIMP@1000`), name or command (`gimp`): from their first launch on, and
     /// whenever they are found running.
     pub applications: Vec<String>,
-    /// The socket of the API. A change needs a restart.
+    /// The socket of the API; `prepage` and the agent are told another one by `--socket`. A change needs a restart.
     pub socket: PathBuf,
     /// The directory of the profiles. A change needs a restart.
     pub state: PathBuf,

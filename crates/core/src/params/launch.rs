@@ -52,7 +52,8 @@ pub struct LaunchParams {
     pub recording_share_max: f32,
     /// R_miss: miss ratio (0 to 1) above which the sequence is deleted and learned anew. The paper: 0.1.
     pub r_miss: f32,
-    /// T_idle: a launch is over when nothing was read from the device for this long, in milliseconds. The paper: 2000.
+    /// T_idle: a launch that is recorded is over when it has read nothing from the device, and accessed nothing of its sequence
+    /// for the first time, for this long, in milliseconds. Others end with their processes. The paper: 2000.
     pub t_idle_ms: u64,
     /// T_timeout: a launch is over at the latest after this long, in milliseconds. The paper: 30000.
     pub t_timeout_ms: u64,

@@ -259,7 +259,7 @@ enum AppsAction {
         /// The application.
         app: String,
     },
-    /// Write what was learned to a file, for other machines
+    /// Write what was learned to a file, for the user of the same id on other machines
     ///
     /// Of its launches and of file pages: what is learned of anonymous pages ends with their processes. Files in home,
     /// temporary and runtime directories are left out.

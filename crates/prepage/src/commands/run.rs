@@ -62,10 +62,12 @@ done, 2 wrong usage.
 Examples:
   prepage run gimp
   prepage run -v -- python3 tool.py --flag       and say what is done
-  sudo prepage run --cold --report r.json gimp   measured: with a cold page
+  prepage run --start only gimp                  fetch what gimp will need,
+                                                 without launching it
+  sudo prepage run --cold --report r.json git status
+                                                 measured: with a cold page
                                                  cache, one JSON line about it
-  sudo prepage run --start only gimp             fetch what gimp will need,
-                                                 without launching it")]
+What is learned is kept for each user: under sudo it is root's.")]
 pub struct RunArguments {
     /// Drop what the page cache holds right before: for measurements (root).
     #[arg(long)]
