@@ -1,7 +1,7 @@
 //! /proc/PID/fd: the regular files a process holds open.
 
 use crate::error::{Error, Result};
-use std::os::unix::fs::MetadataExt;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use std::path::PathBuf;
 
 /// A regular file (or memfd) that a process holds open.
@@ -47,16 +47,22 @@ pub fn open_files(pid: i32) -> Result<Vec<OpenFile>> {
         if !path.is_absolute() {
             continue;
         }
-        let Ok(metadata) = std::fs::metadata(entry.path()) else {
+        // No server is asked.
+        let (flags, mask) = (
+            AtFlags::STATX_DONT_SYNC,
+            StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
+        );
+        let Ok(stat) = rustix::fs::statx(CWD, entry.path(), flags, mask) else {
             continue;
         };
-        if metadata.is_file() {
+        if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile {
+            let has_mount_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
             files.push(OpenFile {
                 fd,
                 path,
-                dev: metadata.dev(),
-                inode: metadata.ino(),
-                mount_id: crate::open::mount_id(rustix::fs::CWD, &entry.path()),
+                dev: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+                inode: stat.stx_ino,
+                mount_id: has_mount_id.then_some(stat.stx_mnt_id),
             });
         }
     }

@@ -432,7 +432,7 @@ pub fn only_runs_others(process: &ProcessFacts) -> bool {
 /// Whether a program of this name may run a script, which then names the application.
 pub fn may_run_scripts(path: &str) -> bool {
     let claimed = ProcessFacts {
-        arguments: vec![String::new(), "/x".into()],
+        arguments: vec!["sh".into(), "/x".into()],
         ..ProcessFacts::default()
     };
     script_of(&claimed, base_name(path)).is_some()
@@ -454,6 +454,11 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
 fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
     let arguments = process.arguments.get(1..)?;
     let stem = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    // One program for many: it is a shell where it is called by a shell's name.
+    let called = process.arguments.first().map_or("", |name| base_name(name));
+    if stem == "busybox" && !matches!(called, "sh" | "ash" | "hush") {
+        return None;
+    }
     // Options that take the next argument as their value.
     let (valued, module): (&[&str], Option<&str>) = match stem {
         "python" | "pypy" => (&["-X", "-W", "--check-hash-based-pycs"], Some("-m")),
@@ -465,30 +470,37 @@ fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
                 "-p",
                 "--module-path",
                 "--add-modules",
+                "--add-opens",
+                "--add-exports",
+                "--add-reads",
+                "--patch-module",
+                "--limit-modules",
+                "--upgrade-module-path",
             ],
             Some("-m"),
         ),
         "perl" => (&["-I"], None),
         "ruby" => (&["-I", "-r", "-C"], None),
         "node" | "nodejs" => (&["-r", "--require", "--import", "--loader"], None),
-        "gjs" | "guile" | "lua" | "php" | "wish" | "tclsh" => (&[], None),
+        "php" => (&["-d", "-z", "-c"], None),
+        "gjs" | "guile" | "lua" | "wish" | "tclsh" => (&[], None),
         _ if is_shell(base) => (&["-o", "-O", "+O"], None),
         _ => return None,
     };
     let mut rest = arguments.iter().map(String::as_str);
     while let Some(argument) = rest.next() {
-        if Some(argument) == module {
+        let is_python = matches!(stem, "python" | "pypy");
+        if Some(argument) == module || is_python && cluster(argument).ends_with('m') {
             return Some(format!("{stem} -m {}", rest.next()?));
         }
         match argument {
-            // Code from the command line or standard input has no path; a shell's -lc is the same.
-            "-c" | "-" => return None,
-            // To a shell, -e means to end at the first error.
-            "-e" | "--eval" if !is_shell(base) => return None,
-            "-lc" | "-ic" if is_shell(base) => return None,
+            // Code from the command line or standard input has no path.
+            "-" | "--eval" | "--print" => return None,
+            options if gives_code(stem, cluster(options)) => return None,
             "-jar" => return Some(absolute(rest.next()?, process)),
             "--" => {}
             option if valued.contains(&option) => drop(rest.next()),
+            option if is_shell(base) && cluster(option).ends_with(['o', 'O']) => drop(rest.next()),
             option if option.starts_with('-') || option.starts_with('+') || option.is_empty() => {}
             // java's main class is a name, no path.
             class if stem == "java" => return Some(format!("java {class}")),
@@ -500,6 +512,30 @@ fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// The letters of an argument that stands for several options of one letter, as `-lc` does.
+fn cluster(argument: &str) -> &str {
+    let letters = argument.strip_prefix('-').unwrap_or("");
+    let are_letters = letters.chars().all(|c| c.is_ascii_alphanumeric());
+    if are_letters { letters } else { "" }
+}
+
+/// Whether one of these options of one letter says that code follows. What follows the first that takes a value is that value.
+fn gives_code(stem: &str, options: &str) -> bool {
+    let (code, valued) = match stem {
+        "python" | "pypy" => ("c", "mXW"),
+        "perl" => ("eE", "IMmxiCDFV"),
+        "ruby" => ("e", "IrCEKTxiFW"),
+        "node" | "nodejs" => ("ep", "rC"),
+        "php" => ("rBRE", "dzcft"),
+        "lua" | "guile" | "gjs" => ("ec", "l"),
+        // With -s the script is standard input.
+        _ if is_shell(stem) => ("cs", "oO"),
+        _ => return false,
+    };
+    let before_value = options.split(|letter| valued.contains(letter)).next();
+    before_value.is_some_and(|options| options.contains(|letter| code.contains(letter)))
 }
 
 /// A path as seen from the process's working directory, without `.` and `..`.

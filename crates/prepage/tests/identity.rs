@@ -165,6 +165,33 @@ fn programs_and_what_they_interpret() {
         (&["/usr/bin/bash", "-c", "sleep 1"], "/usr/bin/bash"),
         (&["/usr/bin/bash", "/dev/fd/3"], "/usr/bin/bash"),
         (&["/usr/bin/perl", "-w", "/usr/bin/tool"], "/usr/bin/tool"),
+        (&["/usr/bin/bash", "-euxc", "secret"], "/usr/bin/bash"),
+        (&["/usr/bin/bash", "-euo", "pipefail", "/x.sh"], "/x.sh"),
+        (&["/usr/bin/bash", "-s", "secret"], "/usr/bin/bash"),
+        (&["/usr/bin/dash", "-e", "/x.sh"], "/x.sh"),
+        (&["/usr/bin/perl", "-lne", "secret", "f"], "/usr/bin/perl"),
+        (&["/usr/bin/perl", "-E", "secret"], "/usr/bin/perl"),
+        (&["/usr/bin/perl", "-Mfeature", "/x.pl"], "/x.pl"),
+        (&["/usr/bin/ruby", "-ne", "secret", "f"], "/usr/bin/ruby"),
+        (&["/usr/bin/node", "-p", "secret"], "/usr/bin/node"),
+        (&["/usr/bin/php8.2", "-r", "secret"], "/usr/bin/php8.2"),
+        (&["/usr/bin/php", "-d", "k=v", "/x.php"], "/x.php"),
+        (&["/usr/bin/python3", "-Ic", "secret"], "/usr/bin/python3"),
+        (
+            &["/usr/bin/python3", "-um", "http.server"],
+            "python -m http.server",
+        ),
+        (
+            &[
+                "/usr/bin/java",
+                "--add-opens",
+                "java.base/java.lang=ALL-UNNAMED",
+                "-jar",
+                "/i.jar",
+            ],
+            "/i.jar",
+        ),
+        (&["/bin/busybox", "/etc/passwd"], "/bin/busybox"),
     ] {
         let (app, _) = alone(command, "0::/");
         assert_eq!(app, format!("executable:{name}@1000"), "{command:?}");

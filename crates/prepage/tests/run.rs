@@ -119,11 +119,17 @@ fn what_cannot_be_run_is_refused_as_a_shell_does() {
     let store = directory.path().join("store");
     let plain = script(&directory, "plain", "true\n", 0o644);
     let lost = script(&directory, "lost", "#!/no/such/interpreter\n", 0o755);
+    let fifo = directory.path().join("fifo");
+    let fifo = fifo.to_str().expect("text").to_owned();
+    let made = Command::new("mkfifo").args(["-m", "755", &fifo]).status();
+    assert!(made.expect("this test needs mkfifo").success());
     for (command, status, said) in [
         ("no-such-command-anywhere", 127, "command not found"),
         ("/no/such/file", 127, "No such file"),
         (&plain, 126, "Permission denied"),
         ("/tmp", 126, "Is a directory"),
+        // To open it would wait for a writer.
+        (&fifo, 126, "Permission denied"),
         (&lost, 126, "interpreter"),
     ] {
         let ran = output(&store, &["--", command]);

@@ -56,6 +56,10 @@ fn find(name: &OsStr) -> Option<PathBuf> {
 
 /// The words that run a script: its interpreter with its argument, the script, and the script's arguments.
 fn interpreted(file: &Path, words: &[OsString]) -> Option<Vec<OsString>> {
+    // To open a FIFO waits for a writer, and to open a device may do something.
+    if !file.is_file() {
+        return None;
+    }
     let mut head = Vec::with_capacity(HEAD_BYTES);
     let opened = std::fs::File::open(file).ok()?;
     opened.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
