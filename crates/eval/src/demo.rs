@@ -54,6 +54,8 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
             modes,
             samples,
             warmup,
+            // It would take half as long again, and ten minutes are what a person waits.
+            keeps_learning: false,
             seed: options.seed,
             ..Parameters::of(setting)
         };
