@@ -14,15 +14,13 @@ const ROOTS_MAX: usize = 4;
 /// Whose root directories are an application's: its oldest process first, and those with the same rights as that one.
 ///
 /// The oldest is outside of the sandbox that it makes (Flatpak's bwrap); a browser's younger ones may be in an empty one.
-pub fn processes(members: &[Arc<Member>]) -> Vec<i32> {
-    let age = |member: &&Arc<Member>| (member.instance.start_ticks, member.instance.pid);
-    let Some(oldest) = members.iter().min_by_key(age) else {
-        return Vec::new();
-    };
-    let may_the_same = |member: &&Arc<Member>| member.rights == oldest.rights;
-    let mut members: Vec<_> = members.iter().filter(may_the_same).collect();
-    members.sort_by_key(age);
-    members.iter().map(|member| member.instance.pid).collect()
+pub fn processes(members: &[Arc<Member>]) -> Vec<&Member> {
+    let mut members: Vec<&Member> = members.iter().map(Arc::as_ref).collect();
+    members.sort_by_key(|member| (member.instance.start_ticks, member.instance.pid));
+    if let Some(oldest) = members.first().copied() {
+        members.retain(|member| member.rights == oldest.rights);
+    }
+    members
 }
 
 /// Root directories of an application's processes, each once, in their processes' order.
@@ -42,9 +40,9 @@ pub enum Found {
 
 impl Roots {
     /// Those of these processes. One that has ended has none.
-    pub fn of(pids: &[i32]) -> Self {
+    pub fn of(pids: impl IntoIterator<Item = i32>) -> Self {
         let (mut roots, mut seen) = (Vec::new(), BTreeSet::new());
-        for &pid in pids {
+        for pid in pids {
             let Ok(root) = process_root(pid) else {
                 continue;
             };
@@ -71,24 +69,32 @@ impl Roots {
         self.0.iter().map(|(_, root)| root.as_fd())
     }
 
-    /// Opens a file in the version that was learned, with the rights of the calling thread.
+    /// As [`open_version`], in the first of them that has it.
     pub fn open(&self, file: &FileId) -> Found {
         let mut found = Found::Stale;
         for root in self.directories() {
-            match open_in_root(root, Path::new(&*file.path)) {
-                Ok((fd, stat)) if is_version(file, &stat) => return Found::Same(fd),
-                Ok(_) => {}
-                Err(error) if error.is_no_file() => {}
-                Err(_) => found = Found::Denied,
+            match open_version(root, file) {
+                Found::Same(fd) => return Found::Same(fd),
+                Found::Denied => found = Found::Denied,
+                Found::Stale => {}
             }
         }
         found
     }
 }
 
+/// Opens a file below this root directory in the version that was learned, with the rights of the calling thread.
+pub fn open_version(root: BorrowedFd<'_>, file: &FileId) -> Found {
+    match open_in_root(root, Path::new(&*file.path)) {
+        Ok((fd, stat)) if is_version(file, &stat) => Found::Same(fd),
+        Err(error) if !error.is_no_file() => Found::Denied,
+        _ => Found::Stale,
+    }
+}
+
 /// Whether an open file is the version that was learned. The device number is not compared: on btrfs and overlay,
 /// stat's differs from the tracepoints'.
-pub fn is_version(file: &FileId, stat: &FileStat) -> bool {
+fn is_version(file: &FileId, stat: &FileStat) -> bool {
     (file.inode, file.size, i128::from(file.mtime_ns))
         == (stat.inode, stat.size_bytes, stat.mtime_ns)
 }

@@ -1,6 +1,7 @@
 //! /proc/PID/fd: the regular files a process holds open.
 
 use crate::error::{Error, Result};
+use crate::open::mount_id_in;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use std::path::PathBuf;
 
@@ -56,13 +57,12 @@ pub fn open_files(pid: i32) -> Result<Vec<OpenFile>> {
             continue;
         };
         if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile {
-            let has_mount_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
             files.push(OpenFile {
                 fd,
                 path,
                 dev: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
                 inode: stat.stx_ino,
-                mount_id: has_mount_id.then_some(stat.stx_mnt_id),
+                mount_id: mount_id_in(&stat),
             });
         }
     }

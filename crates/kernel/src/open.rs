@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -180,7 +180,12 @@ fn reopen(handle: &OwnedFd, more: OFlags) -> std::result::Result<OwnedFd, Errno>
 pub fn mount_id(fd: BorrowedFd<'_>, path: &Path) -> Option<u64> {
     let mask = StatxFlags::MNT_ID;
     let stat = rustix::fs::statx(fd, path, AtFlags::EMPTY_PATH, mask).ok()?;
-    (stat.stx_mask & mask.bits() != 0).then_some(stat.stx_mnt_id)
+    mount_id_in(&stat)
+}
+
+/// The mount that statx was asked for (STATX_MNT_ID), where the kernel says it.
+pub(crate) fn mount_id_in(stat: &Statx) -> Option<u64> {
+    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
 /// What fstat says of an open file.

@@ -356,7 +356,7 @@ pub fn exec_generation(pid: i32) -> Result<u64> {
     let flags = AtFlags::STATX_DONT_SYNC;
     let (device, inode) = match rustix::fs::statx(CWD, &path, flags, StatxFlags::INO) {
         Ok(stat) => {
-            let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+            let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
             (device, stat.stx_ino)
         }
         Err(error @ (Errno::SRCH | Errno::PERM)) => return Err(Error::new("stat", path, error)),

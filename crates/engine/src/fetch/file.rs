@@ -25,7 +25,7 @@ const EXT4_EXTENTS_FL: u32 = 0x0008_0000;
 /// Works on the job's files until all are taken.
 pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart, part: &mut Part) {
     let Some(rights) = &job.rights else { return };
-    let roots = Roots::of(&job.root_pids);
+    let roots = Roots::of(job.root_pids.iter().copied());
     let user = credentials::FsUser::enter(rights.uid, rights.gid, Some(&rights.groups));
     let Ok(_user) = user else { return };
     let mut reader = Reader {

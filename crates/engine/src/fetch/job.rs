@@ -153,13 +153,12 @@ impl Job {
         }
         if mode.fetches_files() {
             job.add_files(plan);
-            job.root_pids = roots::processes(members);
-            let oldest =
-                |member: &&Arc<Member>| Some(&member.instance.pid) == job.root_pids.first();
-            job.rights = members
+            let processes = roots::processes(members);
+            job.rights = processes.first().map(|oldest| oldest.rights.clone());
+            job.root_pids = processes
                 .iter()
-                .find(oldest)
-                .map(|oldest| oldest.rights.clone());
+                .map(|process| process.instance.pid)
+                .collect();
         }
         job
     }

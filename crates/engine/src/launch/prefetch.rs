@@ -10,7 +10,7 @@
 use crate::launch::crew::Task;
 use crate::launch::place::Place;
 use crate::params::FetchParams;
-use crate::roots::is_version;
+use crate::roots::{Found, open_version};
 use prepage_core::extent::Extent;
 use prepage_core::identity::FileId;
 use prepage_core::launch::paths::{PathRead, PathReplay, split};
@@ -19,9 +19,7 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::credentials::FsUser;
-use prepage_kernel::open::{
-    look_up_in_root, open_in_root, read_directory_in_root, read_link_in_root,
-};
+use prepage_kernel::open::{look_up_in_root, read_directory_in_root, read_link_in_root};
 use prepage_kernel::page::page_size;
 use prepage_kernel::{readahead, sched};
 use serde::{Deserialize, Serialize};
@@ -247,12 +245,11 @@ impl Prefetch {
         if !self.place.is_local(&wanted.path) {
             return None;
         }
-        match open_in_root(self.place.root(), Path::new(&*wanted.path)) {
-            Ok((fd, stat)) if is_version(wanted, &stat) => return Some(Arc::new(fd)),
-            Err(error) if !error.is_no_file() => {
-                // Not to be read by this user, or busy: that may change; the profile stays.
-            }
-            _ => self.lock().stale_files.push(wanted.clone()),
+        match open_version(self.place.root(), wanted) {
+            Found::Same(fd) => return Some(Arc::new(fd)),
+            Found::Stale => self.lock().stale_files.push(wanted.clone()),
+            // The profile stays.
+            Found::Denied => {}
         }
         None
     }

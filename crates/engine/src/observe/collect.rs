@@ -137,7 +137,8 @@ fn collect_files(
     paths: &mut Paths,
     seen: &mut Observation,
 ) {
-    let roots = Roots::of(&roots::processes(&task.members));
+    let processes = roots::processes(&task.members);
+    let roots = Roots::of(processes.iter().map(|process| process.instance.pid));
     if roots.pids().next().is_none() {
         // The application has ended: its files cannot be named any more.
         return;

@@ -170,21 +170,21 @@ impl FileTrace {
             let file = events.entry(key).or_default();
             let extent = Extent::new(event.first_page, event.page_count);
             let at = sample.time_ns;
-            let mut has_room = true;
-            match event.kind {
-                FilemapKind::Added => has_room = append(&mut file.added, Event { at, extent }),
+            let has_room = match event.kind {
+                FilemapKind::Added => append(&mut file.added, Event { at, extent }),
                 FilemapKind::MapPages => {
                     let address = faults.take(sample.tid);
-                    if let Some(page) = address.and_then(|a| accessed_page(extent, a)) {
+                    let page = address.and_then(|a| accessed_page(extent, a));
+                    let is_kept = page.is_none_or(|page| {
                         let extent = Extent::new(page, 1);
-                        has_room = append(&mut file.accessed, Event { at, extent });
-                    }
-                    has_room &= push(&mut file.mapped, Event { at, extent });
+                        append(&mut file.accessed, Event { at, extent })
+                    });
+                    push(&mut file.mapped, Event { at, extent }) && is_kept
                 }
                 FilemapKind::Fault | FilemapKind::GetPages => {
-                    has_room = append(&mut file.accessed, Event { at, extent });
+                    append(&mut file.accessed, Event { at, extent })
                 }
-            }
+            };
             overflow += u64::from(!has_room);
             if event.kind == FilemapKind::Added {
                 return;

@@ -123,12 +123,7 @@ impl Thread {
                 }
                 self.params = *params;
             }
-            Command::Trace(trace) => {
-                self.trace = trace.map(|trace| *trace);
-                if let Some(trace) = &mut self.trace {
-                    trace.set_files_max(self.params.file_buffer_files);
-                }
-            }
+            Command::Trace(trace) => self.trace = trace.map(|trace| *trace),
         }
     }
 

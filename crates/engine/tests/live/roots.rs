@@ -28,30 +28,27 @@ fn two_files(directory: &Directory, path: &str) -> [PathBuf; 2] {
     })
 }
 
-#[test]
-fn in_another_mount_namespace() {
+/// The file is fetched for a child that is in a mount namespace of its own, entered by a program that these words begin.
+fn is_fetched_in_a_mount_namespace(through: &[&str]) {
     const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
     let [theirs, ours] = two_files(&directory, "file");
     let places = [&theirs, &ours].map(|file| file.parent().and_then(Path::to_str).expect("text"));
     let [from, to] = places;
-    let program = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", from, to];
-    let mut child = Child::spawn_through(&program, 1);
+    let enters = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", from, to];
+    let mut child = Child::spawn_through(&[through, &enters].concat(), 1);
     is_fetched_in_its_root(&mut child, &ours, &theirs, &ours);
+}
+
+#[test]
+fn in_another_mount_namespace() {
+    is_fetched_in_a_mount_namespace(&[]);
 }
 
 /// A sandbox's first process stays outside of it, as Flatpak's does: the oldest one's root is not the application's.
 #[test]
 fn in_a_mount_namespace_that_the_oldest_process_is_not_in() {
-    const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
-    let (_machine, directory) = (Machine::with_swap(), Directory::new());
-    let [theirs, ours] = two_files(&directory, "file");
-    let places = [&theirs, &ours].map(|file| file.parent().and_then(Path::to_str).expect("text"));
-    let [from, to] = places;
-    let stays = ["sh", "-c", r#""$@"; exit $?"#, "sh"];
-    let enters = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", from, to];
-    let mut child = Child::spawn_through(&[&stays[..], &enters].concat(), 1);
-    is_fetched_in_its_root(&mut child, &ours, &theirs, &ours);
+    is_fetched_in_a_mount_namespace(&["sh", "-c", r#""$@"; exit $?"#, "sh"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Service;
 use super::poller::Token;
-use super::reload::onset_flags;
+use super::reload::watch_faults;
 use super::signals::{Order, order};
 use crate::sources::api::Wants;
 use crate::sources::sleep::Sleep;
@@ -109,11 +109,8 @@ impl Service {
         for warning in self.executor.open_rings_anew() {
             log_warning!("{warning}");
         }
-        let flags = onset_flags(&self.config);
-        for fd in self.executor.fault_fds() {
-            if let Err(error) = self.poller.add(fd, Token::Faults, flags) {
-                log_warning!("a switch that no signal announces is not noticed: {error}");
-            }
+        if let Err(error) = watch_faults(&*self.executor, &self.config, &self.poller) {
+            log_warning!("a switch that no signal announces is not noticed: {error}");
         }
         if let Some(launches) = &mut self.launches
             && let Err(error) = launches.open_rings_anew(&self.config, &self.poller)

@@ -93,13 +93,7 @@ impl LaunchHelp {
     pub fn start(config: &Config, support: &Support) -> prepage_engine::Result<Self> {
         let engine = Launches::start(&config.engine(), &config.launch, support)?;
         let mut warnings = engine.warnings().to_vec();
-        let execs = Execs::open()
-            .map_err(|error| {
-                warnings.push(format!(
-                    "{error}; a launch is seen only where `prepage run` announces it"
-                ));
-            })
-            .ok();
+        let execs = open_execs().map_err(|warning| warnings.push(warning)).ok();
         Ok(Self {
             engine,
             execs,
@@ -137,7 +131,8 @@ impl LaunchHelp {
         let capacities = prepage_kernel::sched::capacities()?;
         self.engine = Launches::start_on(&config.engine(), &config.launch, &capacities)?;
         self.under_way.clear();
-        self.execs = Execs::open().ok();
+        let execs = open_execs().inspect_err(|warning| log_warning!("{warning}"));
+        self.execs = execs.ok();
         Ok(self.watch(poller)?)
     }
 
@@ -175,6 +170,12 @@ impl LaunchHelp {
     fn is_part_of_launch(&self, pid: i32) -> bool {
         !self.under_way.is_empty() && discover::ancestry(pid).any(|pid| self.is_under_way(pid))
     }
+}
+
+/// The kernel's reports of execs, or what it costs that it refuses them.
+fn open_execs() -> Result<Execs, String> {
+    let cost = "a launch is seen only where `prepage run` announces it";
+    Execs::open().map_err(|error| format!("{error}; {cost}"))
 }
 
 impl Service {

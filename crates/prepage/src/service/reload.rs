@@ -2,7 +2,7 @@
 
 use super::poller::{Poller, Token};
 use super::start::apply;
-use super::{Service, notify};
+use super::{Service, WakingExecutor, notify};
 use crate::config::{self, Config};
 use crate::sources::pressure::Pressure;
 use crate::{log_error, log_info, log_warning};
@@ -102,11 +102,24 @@ fn engine_params(config: &Config, core_policy: CorePolicy) -> EngineParams {
 
 /// What the rings of demand faults wake the service for. Without the signal of the onset nothing: faults are read when
 /// a switch is to end.
-pub(super) fn onset_flags(config: &Config) -> EventFlags {
+fn onset_flags(config: &Config) -> EventFlags {
     match config.switch.onset_faults {
         0 => EventFlags::empty(),
         _ => EventFlags::IN,
     }
+}
+
+/// Has the event loop told of demand faults.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub(super) fn watch_faults(
+    executor: &dyn WakingExecutor,
+    config: &Config,
+    poller: &Poller,
+) -> std::io::Result<()> {
+    let mut fds = executor.fault_fds().into_iter();
+    fds.try_for_each(|fd| poller.add(fd, Token::Faults, onset_flags(config)))
 }
 
 /// Asks the kernel to wake the service under memory pressure.

@@ -3,7 +3,7 @@
 use super::launches::LaunchHelp;
 use super::poller::{Poller, Token};
 use super::recording::Recording;
-use super::reload::{onset_flags, watch_pressure};
+use super::reload::{watch_faults, watch_pressure};
 use super::tracking::Tracking;
 use super::{Parts, Service, State, findings, notify, signals};
 use crate::config::{self, Config};
@@ -191,9 +191,7 @@ impl Service {
         let poller = Poller::new()?;
         poller.add(parts.socket.listener(), Token::Listener, EventFlags::IN)?;
         poller.add(parts.executor.wake_fd(), Token::Executor, EventFlags::IN)?;
-        for fd in parts.executor.fault_fds() {
-            poller.add(fd, Token::Faults, onset_flags(&parts.config))?;
-        }
+        watch_faults(&*parts.executor, &parts.config, &poller)?;
         if let Some(launches) = &parts.launches {
             launches.watch(&poller)?;
         }
