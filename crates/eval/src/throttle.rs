@@ -30,6 +30,10 @@ pub struct Throttle {
     /// limits were renewed.
     #[serde(default = "slice_ms")]
     pub period_ms: u64,
+    /// Whether requests that are merged on their way to the device count once. In records that do not say it they counted
+    /// before that: a look-up on ext4 as 32.
+    #[serde(default)]
+    pub counts_merged: bool,
 }
 
 fn slice_ms() -> u64 {
@@ -76,6 +80,7 @@ impl Disk {
             period_ms: (REQUEST_BYTES * 1000)
                 .div_ceil(bytes_per_s)
                 .max(pace::TICK_MS),
+            counts_merged: true,
         })
     }
 }
