@@ -7,7 +7,7 @@ use prepage_core::launch::blocks::{BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::recording::Recording;
 use prepage_kernel::block::Placement;
 use prepage_kernel::fiemap;
-use prepage_kernel::open::{fstat, open_directory_in_root, open_in_root};
+use prepage_kernel::open::fstat;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,12 +26,12 @@ pub fn block_map(recording: &Recording, place: &Place) -> BlockMap {
         volumes: HashMap::new(),
     };
     for file in &recording.files {
-        if let Ok((fd, stat)) = open_in_root(place.root(), Path::new(&*file.path)) {
+        if let Ok((fd, stat)) = place.open_file(&file.path) {
             mapper.add(fd.as_fd(), stat.dev, file.clone(), BlockKind::File);
         }
     }
     for path in directories(recording) {
-        let Ok(fd) = open_directory_in_root(place.root(), Path::new(path)) else {
+        let Ok(fd) = place.open_directory(path) else {
             continue;
         };
         if let Ok(stat) = fstat(fd.as_fd()) {

@@ -1,5 +1,8 @@
 //! What comes after a launch: its files are named and looked up on the device. A thread of its own does it, at low
 //! priority, for as long as it takes.
+//!
+//! A launch may show what its user may not see: what a set-uid program that it runs opens. Only what its user may read has
+//! a name here.
 
 use crate::launch::block_map::block_map;
 use crate::launch::place::Place;
@@ -8,7 +11,7 @@ use crate::launch::track::{Recorded, Seen, Track};
 use crate::launch::{LaunchResult, MeasuredLaunch};
 use crate::observe::file_pages::cached;
 use crate::observe::files::InodeKey;
-use crate::observe::resolve::present_version;
+use crate::observe::resolve::version_of;
 use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{BlockMap, account};
@@ -17,7 +20,7 @@ use prepage_core::launch::recording::{
     Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
 };
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::open::open_in_root;
+use prepage_kernel::open::lstat_in_root;
 use prepage_kernel::page::page_size;
 use prepage_kernel::{fds, maps};
 use std::os::fd::AsFd;
@@ -148,12 +151,11 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
         }
     }
     let accesses = without_missing(named, &files, &inserted, place);
-    let is_local = |call: &PathCall| place.is_local(&call.path);
     let mut recording = Recording {
         source: seen.source,
         files: files.list,
         accesses,
-        calls: calls.into_iter().filter(is_local).collect(),
+        calls: visible(calls, place),
         is_path_profile,
         requests: seen.requests,
         events_lost: seen.lost,
@@ -202,14 +204,31 @@ fn name(seen: &Seen, place: &Place) -> Named {
     };
     for (index, key) in seen.keys.iter().enumerate() {
         let path = seen.paths.get(key).filter(|path| place.is_local(path));
-        let version = path.and_then(|path| present_version(place.root(), *key, path));
-        if let (Some(file), true) = (version, named.list.len() < FILES_MAX) {
+        let opened = path.and_then(|path| Some((path, place.open_file(path).ok()?.1)));
+        let found = opened.filter(|(_, stat)| stat.inode == key.1);
+        if let (Some((path, stat)), true) = (found, named.list.len() < FILES_MAX) {
+            let file = version_of(path, *key, &stat);
             let size_pages = file.size.div_ceil(page_size());
             named.indices[index] = Some((named.list.len() as u32, size_pages));
             named.list.push(file);
         }
     }
     named
+}
+
+/// The calls whose paths the owner may look up, found or not.
+fn visible(mut calls: Vec<PathCall>, place: &Place) -> Vec<PathCall> {
+    let Ok(_owner) = place.as_owner() else {
+        return Vec::new();
+    };
+    calls.retain(|call| {
+        let is_denied = || {
+            let stat = lstat_in_root(place.root(), Path::new(&*call.path));
+            stat.is_err_and(|error| error.is_denied())
+        };
+        place.is_local(&call.path) && !is_denied()
+    });
+    calls
 }
 
 /// The accesses without the pages that cannot have been mapped along with others, since they are not in memory and have
@@ -229,7 +248,7 @@ fn without_missing(
     let nothing = ExtentSet::new();
     for (file, pages) in &mut mapped {
         if let Some(id) = files.list.get(*file as usize) {
-            let present = match open_in_root(place.root(), Path::new(&*id.path)) {
+            let present = match place.open_file(&id.path) {
                 Ok((file, _)) => cached(file.as_fd(), pages),
                 Err(_) => pages.clone(),
             };

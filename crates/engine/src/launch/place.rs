@@ -1,9 +1,12 @@
 //! Where an application's paths hold, and with whose rights they are looked up.
 
 use crate::members::Rights;
+use prepage_kernel::Result;
+use prepage_kernel::credentials::FsUser;
 use prepage_kernel::mountinfo::{Mount, ProcessMounts};
-use prepage_kernel::open::process_root;
+use prepage_kernel::open::{FileStat, open_directory_in_root, open_in_root, process_root};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::LazyLock;
 
 type LazyMounts = LazyLock<Mounts, Box<dyn FnOnce() -> Mounts + Send>>;
@@ -29,7 +32,7 @@ impl Place {
     ///
     /// # Errors
     /// Where the process is gone.
-    pub fn of(pid: i32, rights: Rights) -> prepage_kernel::Result<Self> {
+    pub fn of(pid: i32, rights: Rights) -> Result<Self> {
         let mounts = ProcessMounts::open(pid)?;
         let read = move || Mounts::new(mounts.read().unwrap_or_default());
         Ok(Self {
@@ -44,9 +47,21 @@ impl Place {
         self.root.as_fd()
     }
 
-    /// The rights of the application's owner.
-    pub fn rights(&self) -> &Rights {
-        &self.rights
+    /// Gives this thread the file-system rights of the application's owner, while the guard lives.
+    pub fn as_owner(&self) -> Result<FsUser> {
+        FsUser::enter(self.rights.uid, self.rights.gid, Some(&self.rights.groups))
+    }
+
+    /// Opens a regular file, if the owner may read it.
+    pub fn open_file(&self, path: &str) -> Result<(OwnedFd, FileStat)> {
+        let _owner = self.as_owner()?;
+        open_in_root(self.root(), Path::new(path))
+    }
+
+    /// Opens a directory, if the owner may list it.
+    pub fn open_directory(&self, path: &str) -> Result<OwnedFd> {
+        let _owner = self.as_owner()?;
+        open_directory_in_root(self.root(), Path::new(path))
     }
 
     /// Whether an absolute path lies on a file system of a block device. No file system is asked. Where the mounts cannot

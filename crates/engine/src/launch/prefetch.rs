@@ -18,7 +18,6 @@ use prepage_core::launch::plan::LaunchPlan;
 use prepage_core::machine::Nanos;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::credentials::FsUser;
 use prepage_kernel::open::{look_up_in_root, read_directory_in_root, read_link_in_root};
 use prepage_kernel::page::page_size;
 use prepage_kernel::{readahead, sched};
@@ -203,11 +202,6 @@ impl Prefetch {
         self.changed.notify_all();
     }
 
-    fn as_owner(&self) -> Option<FsUser> {
-        let rights = self.place.rights();
-        FsUser::enter(rights.uid, rights.gid, Some(&rights.groups)).ok()
-    }
-
     fn open_ahead(&self) {
         self.open_in_order();
         self.lock().reader_opens = true;
@@ -216,7 +210,7 @@ impl Prefetch {
 
     /// Opens files in the order of their first reads.
     fn open_in_order(&self) {
-        let Some(_owner) = self.as_owner() else {
+        let Ok(_owner) = self.place.as_owner() else {
             return;
         };
         for read in &self.plan.reads {
@@ -291,7 +285,7 @@ impl Prefetch {
             slot @ Slot::New => {
                 *slot = Slot::Opening;
                 drop(state);
-                let _owner = self.as_owner()?;
+                let _owner = self.place.as_owner().ok()?;
                 let opened = self.open(file);
                 self.keep(file, opened.clone());
                 opened
@@ -355,7 +349,7 @@ impl Prefetch {
 
     /// Replays paths, for the metadata that they read.
     fn replay(&self, paths: &[PathReplay]) {
-        let Some(_owner) = self.as_owner() else {
+        let Ok(_owner) = self.place.as_owner() else {
             return;
         };
         let mut replayed = 0;

@@ -144,7 +144,8 @@ pub fn present_version(root: BorrowedFd<'_>, key: InodeKey, path: &Arc<str>) -> 
     is_it.then(|| version_of(path, key, &stat))
 }
 
-fn version_of(path: &Arc<str>, key: InodeKey, stat: &FileStat) -> FileId {
+/// The version of a file that `stat` tells.
+pub fn version_of(path: &Arc<str>, key: InodeKey, stat: &FileStat) -> FileId {
     FileId {
         path: Arc::clone(path),
         device: key.0,

@@ -1,13 +1,14 @@
 //! Prefetching for launches.
 
 use crate::launch_rig::{
-    LaunchRig, WAIT_MAX, cached, drop_cache, launch, pages, plan, prefetched, recorded,
+    LaunchRig, NOBODY, WAIT_MAX, as_nobody, cached, drop_cache, launch, pages, plan, prefetched,
+    recorded,
 };
 use prepage_core::launch::manager::{Decision, Help};
 use prepage_core::launch::paths::{PathRead, PathReplay};
 use prepage_core::launch::recording::Issuer;
 use prepage_core::params::launch::LaunchParams;
-use prepage_engine::{EngineParams, Launch, Launches, Rights};
+use prepage_engine::{EngineParams, Launch, Launches};
 use prepage_kernel::sched::capacities;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
@@ -18,8 +19,6 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-const NOBODY: u32 = 65_534;
 
 fn stat_of(path: &Path) -> PathReplay {
     PathReplay {
@@ -247,12 +246,7 @@ fn nobody_gets_read_what_its_user_may_not_read() {
     let rig = LaunchRig::new();
     let held = HeldCommand::of_user(&["true"], NOBODY);
     let decision = prefetched(plan(&[(&secret, 0, 8), (&open, 0, 8)], Vec::new()));
-    let mut launch = launch(1, held.pid(), decision);
-    launch.rights = Rights {
-        uid: NOBODY,
-        gid: NOBODY,
-        groups: Vec::new(),
-    };
+    let launch = as_nobody(launch(1, held.pid(), decision));
     rig.launches.begin(launch);
     assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
     held.run();

@@ -1,7 +1,8 @@
 //! Recording launches.
 
 use crate::launch_rig::{
-    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, launch, pages, plan, prefetched, recorded,
+    LaunchRig, WAIT_MAX, accesses, as_nobody, cached, drop_cache, launch, pages, plan, prefetched,
+    recorded,
 };
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::launch::blocks::BlockKind;
@@ -181,6 +182,42 @@ fn children_belong_to_the_launch_and_strangers_do_not() {
         .filter(|call| call.kind == CallKind::Open);
     assert!(opened.any(|call| *call.path == *paths[1]), "seen opened");
     assert!(!recording.is_path_profile);
+}
+
+/// As where a set-uid program reads what its user may not.
+#[test]
+fn what_its_user_may_not_see_is_not_in_a_recording() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (open, secret) = (directory.file("open", 8), directory.file("secret", 8));
+    let below = directory.path("private/below");
+    std::fs::create_dir(directory.path("private")).expect("mkdir");
+    std::fs::write(&below, b"x").expect("write");
+    let only_root = |path: &Path, mode| {
+        rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(mode)).expect("chmod");
+    };
+    only_root(&secret, 0o400);
+    only_root(&directory.path("private"), 0o700);
+    let rig = LaunchRig::new();
+    let paths = [&open, &secret, &below].map(|path| path.to_str().expect("text"));
+    let held = HeldCommand::new(&["cat", paths[0], paths[1], paths[2]]);
+    let launch = as_nobody(launch(1, held.pid(), recorded()));
+    rig.launches.begin(launch);
+    held.run();
+    let result = rig.result();
+    let recording = result.recording.expect("recorded");
+    let seen = accesses(&recording, &directory.0);
+    assert_eq!(joined(&seen), [("open".into(), pages(&[(0, 8)]))]);
+    assert!(result.unresolved_pages >= 9);
+    let calls = recording.calls.iter().map(|call| &*call.path);
+    let called: Vec<&str> = calls.filter(|path| paths.contains(path)).collect();
+    assert_eq!(
+        called,
+        paths[..2],
+        "a file may be seen that may not be read"
+    );
+    let map = result.block_map.expect("made");
+    let has = |name: &str| map.files().iter().any(|file| file.path.ends_with(name));
+    assert!(has("/open") && !has("/secret") && !has("/private"));
 }
 
 #[test]

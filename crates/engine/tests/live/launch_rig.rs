@@ -65,6 +65,19 @@ impl LaunchRig {
     }
 }
 
+/// A user without any rights.
+pub const NOBODY: u32 = 65_534;
+
+/// With the rights of nobody.
+pub fn as_nobody(launch: Launch) -> Launch {
+    let rights = Rights {
+        uid: NOBODY,
+        gid: NOBODY,
+        groups: Vec::new(),
+    };
+    Launch { rights, ..launch }
+}
+
 pub fn launch(id: u64, root_pid: i32, decision: Decision) -> Launch {
     Launch {
         id,

@@ -313,14 +313,14 @@ impl Service {
         if !matches!(mode, Mode::File | Mode::Full) {
             decided.decision.prefetch = None;
         }
-        let status = process::status(process.pid).ok()?;
+        let rights = rights(process::status(process.pid).ok()?, app.owner)?;
         if !decided.does_something() {
             return None;
         }
         let id = help.next;
         help.next += 1;
         help.engine
-            .begin(launch(id, process.pid, status, began, &decided));
+            .begin(launch(id, process.pid, rights, began, &decided));
         let launch = UnderWay {
             app,
             root_pid: process.pid,
@@ -466,22 +466,12 @@ impl Service {
 }
 
 /// What the engine is to do for a launch that began at `began`.
-fn launch(
-    id: u64,
-    root_pid: i32,
-    status: ProcessStatus,
-    began: Nanos,
-    decided: &Decided,
-) -> Launch {
+fn launch(id: u64, root_pid: i32, rights: Rights, began: Nanos, decided: &Decided) -> Launch {
     let since_ns = monotonic_ns().saturating_sub(began);
     Launch {
         id,
         root_pid,
-        rights: Rights {
-            uid: status.uid.file_system,
-            gid: status.gid.file_system,
-            groups: status.groups,
-        },
+        rights,
         began,
         began_wall_ns: wall_ns().saturating_sub_unsigned(since_ns),
         decision: decided.decision.clone(),
@@ -491,6 +481,17 @@ fn launch(
         // They were open before any launch.
         rings_wait_max: Duration::ZERO,
     }
+}
+
+/// The rights of an application's owner, as its process has them; `None` where it has another user's: it may have executed a
+/// set-uid program since it was identified.
+fn rights(status: ProcessStatus, owner: u32) -> Option<Rights> {
+    (status.uid.file_system == owner).then_some(Rights {
+        uid: owner,
+        // That of a set-gid program is none of its user's.
+        gid: status.gid.real,
+        groups: status.groups,
+    })
 }
 
 fn checked_path(path: &str, parameter: &str) -> Result<(), ApiError> {
@@ -522,4 +523,24 @@ fn wall_ns() -> i64 {
     since.map_or(0, |since| {
         i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_those_of_the_owner_alone() {
+        let status = |ids: &str| {
+            let text = format!("Uid:\t{ids}\nGid:\t100\t42\t42\t42\nGroups:\t100 200\n");
+            process::parse_status(&text).expect("well formed")
+        };
+        let own = Rights {
+            uid: 1000,
+            gid: 100,
+            groups: vec![100, 200],
+        };
+        assert_eq!(rights(status("1000\t1000\t1000\t1000"), 1000), Some(own));
+        assert_eq!(rights(status("1000\t0\t0\t0"), 1000), None);
+    }
 }
