@@ -1,6 +1,7 @@
 //! What applications, process instances and files are known by.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What kind of thing names an application.
@@ -43,6 +44,19 @@ impl std::fmt::Display for AppId {
     }
 }
 
+/// The owner of most of these applications, of several the highest user id: who gives way where a table that all users
+/// share is full, so that nobody loses what is theirs by what others do.
+pub fn owner_of_most<'a>(apps: impl IntoIterator<Item = &'a AppId>) -> Option<u32> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for app in apps {
+        *counts.entry(app.owner).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|&(owner, count)| (count, owner));
+    most.map(|(owner, _)| owner)
+}
+
 /// A process instance: what a pid meant while one program ran in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instance {
@@ -75,5 +89,26 @@ impl FileId {
     pub fn is_version_of(&self, other: &Self) -> bool {
         (&self.path, self.inode, self.size, self.mtime_ns)
             == (&other.path, other.inode, other.size, other.mtime_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_most_gives_way() {
+        let of = |owners: &[u32]| {
+            let app = |&owner: &u32| AppId {
+                kind: AppKind::Named,
+                name: "a".into(),
+                owner,
+            };
+            let apps: Vec<AppId> = owners.iter().map(app).collect();
+            owner_of_most(&apps)
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[0, 1001, 1000, 1001]), Some(1001));
+        assert_eq!(of(&[1001, 0, 0, 1001]), Some(1001));
     }
 }

@@ -13,7 +13,7 @@ pub use format::decode;
 use crate::error::{Error, Result};
 use format::{encode, left_alone, write_left_alone};
 use prepage_core::app::Profile;
-use prepage_core::identity::AppId;
+use prepage_core::identity::{AppId, owner_of_most};
 use prepage_core::launch::manager::{LaunchState, Phase};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 /// Largest profile that is read or written, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 4 << 20;
 
-/// Most applications kept; beyond that those that are not tracked and were written longest ago are dropped.
+/// Most applications kept. Beyond that who has most that are not tracked loses the one that was switched to least, of several the
+/// one launched longest ago.
 pub const APPS_MAX: usize = 1024;
 
 /// How long a service waits for the store: launches without a service hold it while they write one profile.
@@ -260,8 +261,10 @@ impl Store {
         }
         self.apps.insert(stored.app.clone(), stored);
         if self.apps.len() > APPS_MAX {
-            let least = self.apps.values().filter(|s| s.tracked.is_none());
-            let least = least
+            let untracked = self.apps.values().filter(|s| s.tracked.is_none());
+            let owner = owner_of_most(untracked.clone().map(|s| &s.app));
+            let least = untracked
+                .filter(|s| Some(s.app.owner) == owner)
                 .min_by_key(|s| (s.profile.switches, s.launch.began_ns))
                 .map(|s| s.app.clone());
             if let Some(app) = least {

@@ -9,7 +9,7 @@ use prepage_core::launch::plan::PlanLimits;
 use prepage_core::launch::sequence::{LaunchSequence, SequenceFile, SequenceRead};
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::Error;
-use prepage_engine::store::{Store, TrackedBy, decode, single};
+use prepage_engine::store::{APPS_MAX, Store, TrackedBy, decode, single};
 use prepage_kernel::testing::machine::Directory;
 use std::sync::{Arc, Mutex};
 
@@ -97,6 +97,30 @@ fn launches_and_switches_are_kept_side_by_side_and_private_paths_are_not_shipped
     assert_eq!((sequence.files.len(), sequence.reads.len()), (1, 1));
     let paths: Vec<_> = sequence.paths.iter().map(|p| &*p.path).collect();
     assert_eq!(paths, ["/usr/lib/a.so"]);
+}
+
+#[test]
+fn who_launches_ever_new_applications_displaces_nobodys_but_their_own() {
+    let directory = Directory::new();
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    let theirs = AppId {
+        owner: 1001,
+        ..app("/usr/bin/theirs")
+    };
+    let tracked = app("/usr/bin/tracked");
+    store.save_launch(&theirs, &LaunchState::default());
+    store.set_tracked(&tracked, Some(TrackedBy::Name));
+    for number in 0..APPS_MAX as i64 + 10 {
+        let launched = LaunchState {
+            began_ns: number + 1,
+            ..LaunchState::default()
+        };
+        store.save_launch(&app(&format!("/{number}")), &launched);
+    }
+    assert_eq!(store.list().len(), APPS_MAX);
+    assert!(store.load(&theirs).is_some() && store.load(&tracked).is_some());
+    let last = app(&format!("/{}", APPS_MAX + 9));
+    assert!(store.load(&last).is_some() && store.load(&app("/0")).is_none());
 }
 
 #[test]

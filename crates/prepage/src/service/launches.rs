@@ -18,7 +18,7 @@ use crate::launch::record::{DecisionRecord, LaunchRecord};
 use crate::sources::api::Caller;
 use crate::sources::execs::{Exec, Execs};
 use crate::{discover, log_warning};
-use prepage_core::identity::{AppId, AppKind};
+use prepage_core::identity::{AppId, AppKind, owner_of_most};
 use prepage_core::launch::manager::{LaunchState, Phase};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
@@ -37,7 +37,7 @@ use std::time::{Duration, SystemTime};
 /// Last launches kept of one application.
 const RECORDS_MAX: usize = 16;
 
-/// Applications of which last launches are kept.
+/// Applications of which last launches are kept. Beyond that who has most loses those of the one launched longest ago.
 const RECORDED_APPS_MAX: usize = 256;
 
 /// Launches of one user who is not root that are under way at once.
@@ -149,9 +149,10 @@ impl LaunchHelp {
 
     fn keep(&mut self, app: &AppId, id: u64, record: LaunchRecord) {
         if self.records.len() >= RECORDED_APPS_MAX && !self.records.contains_key(app) {
-            let oldest = self
-                .records
-                .iter()
+            let owner = owner_of_most(self.records.keys());
+            let of_owner = self.records.iter();
+            let oldest = of_owner
+                .filter(|(app, _)| Some(app.owner) == owner)
                 .min_by_key(|(_, r)| r.back().map(|(id, _)| *id));
             let oldest = oldest.map(|(app, _)| app.clone());
             oldest.and_then(|app| self.records.remove(&app));

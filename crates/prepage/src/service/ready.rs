@@ -3,11 +3,11 @@
 
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
-use prepage_core::identity::AppId;
+use prepage_core::identity::{AppId, owner_of_most};
 use prepage_core::launch::manager::LaunchState;
 use std::collections::VecDeque;
 
-/// Applications of which the next launch is decided ahead.
+/// Applications of which the next launch is decided ahead. Beyond that who has most loses the one decided longest ago.
 pub const READY_MAX: usize = 16;
 
 /// What is decided for an application's next launch.
@@ -28,7 +28,10 @@ impl ReadyLaunches {
     pub fn make(&mut self, app: &AppId, state: &LaunchState, circumstances: Circumstances) {
         self.0.retain(|ready| ready.app != *app);
         if self.0.len() == READY_MAX {
-            self.0.pop_front();
+            let owner = owner_of_most(self.0.iter().map(|ready| &ready.app));
+            let mut oldest = self.0.iter();
+            let oldest = oldest.position(|ready| Some(ready.app.owner) == owner);
+            oldest.and_then(|at| self.0.remove(at));
         }
         self.0.push_back(Ready {
             app: app.clone(),
@@ -101,6 +104,22 @@ mod tests {
         };
         ready.make(&a, &state, elsewhere);
         assert!(ready.take(&a, &state, &now).is_none());
+    }
+
+    #[test]
+    fn who_launches_much_makes_others_no_less_ready() {
+        let (mut ready, now) = (ReadyLaunches::default(), circumstances());
+        let state = LaunchState::default();
+        let theirs = AppId {
+            owner: 1000,
+            ..app("/theirs")
+        };
+        ready.make(&theirs, &state, now.clone());
+        for i in 0..2 * READY_MAX {
+            ready.make(&app(&format!("/{i}")), &state, now.clone());
+        }
+        assert_eq!(ready.0.len(), READY_MAX);
+        assert!(ready.take(&theirs, &state, &now).is_some());
     }
 
     #[test]
