@@ -2,6 +2,7 @@
 //! which disk a partition lies.
 
 use crate::error::{Error, Result};
+use crate::mountinfo::Mount;
 use crate::{cachestat, mountinfo, page, readahead, text};
 use rustix::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -51,11 +52,25 @@ impl BlockDevice {
         // btrfs gives each subvolume a number without a device: ask by the mount instead.
         let path = std::fs::canonicalize(path).map_err(failed)?;
         let mounts = mountinfo::read()?;
-        let source = mountinfo::mount_of(&mounts, &path)
-            .and_then(|mount| std::fs::metadata(&mount.source).ok());
-        match source.filter(|metadata| metadata.file_type().is_block_device()) {
-            Some(metadata) => BlockDevice::of_number(metadata.rdev()),
+        match mountinfo::mount_of(&mounts, &path) {
+            Some(mount) => BlockDevice::of_mount(mount).or(device),
             None => device,
+        }
+    }
+
+    /// The device that a file system was mounted from, by the mount table. The file system is not asked. `ENOENT` where
+    /// there is none.
+    pub fn of_mount(mount: &Mount) -> Result<BlockDevice> {
+        let (major, minor) = mount.dev;
+        let device = BlockDevice::of_number(rustix::fs::makedev(major, minor));
+        if device.is_ok() || !mount.source.starts_with("/dev") {
+            return device;
+        }
+        match std::fs::metadata(&mount.source) {
+            Ok(source) if source.file_type().is_block_device() => {
+                BlockDevice::of_number(source.rdev())
+            }
+            _ => device,
         }
     }
 

@@ -6,6 +6,7 @@ use common::{Service, TempDir, application, is_root, message, wait_until};
 use prepage_kernel::psi::MemoryPressure;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::group::{Group, v1};
+use prepage_kernel::testing::hanging::HangingMount;
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -96,6 +97,27 @@ fn malformed_requests_get_an_error_and_harm_nothing() {
         .write_all(b"{\"method\":\"org.x.Y\",\"oneway\":true}\0{\"method\":\"org.x.Z\"}\0")
         .expect("sent");
     assert!(message(&mut stream).contains("org.x"));
+    service.call(&["status"]);
+}
+
+#[test]
+fn a_program_on_a_file_system_that_hangs_holds_up_nobody() {
+    let service = Service::start("");
+    let directory = TempDir::new();
+    let hanging = HangingMount::at(directory.path());
+    let link = service.directory.path().join("link");
+    std::os::unix::fs::symlink(hanging.0.join("program"), &link).expect("a link");
+    let mut stream = service.connect();
+    for path in [hanging.0.join("program"), link] {
+        let parameters = serde_json::json!({ "exe": path, "name": path });
+        let method = "org.prepage.Prepage1.LaunchBegin";
+        let call = serde_json::json!({ "method": method, "parameters": parameters });
+        stream
+            .write_all(format!("{call}\0").as_bytes())
+            .expect("sent");
+        let reply = message(&mut stream);
+        assert!(reply.contains("\"launch\""), "{reply}");
+    }
     service.call(&["status"]);
 }
 

@@ -515,6 +515,20 @@ fn launches(service: &Service) -> Vec<serde_json::Value> {
     stats["launches"].as_array().expect("a list").clone()
 }
 
+/// Launches until the service has seen the end of so many.
+fn launch_until_seen(service: &Service, number: usize, launch: impl Fn()) {
+    launch();
+    let mut launched = Instant::now();
+    wait_until("the launch's end", || {
+        // A service that is too busy to answer at once is not waited for, and never knows of the launch.
+        if launched.elapsed() > Duration::from_secs(3) {
+            launch();
+            launched = Instant::now();
+        }
+        launches(service).len() >= number
+    });
+}
+
 #[test]
 fn the_service_learns_and_helps_a_users_launches() {
     assert!(is_root(), "this test needs root, to become another user");
@@ -528,16 +542,7 @@ fn the_service_learns_and_helps_a_users_launches() {
             );
             assert!(ran.status.success(), "{ran:?}");
         };
-        launch();
-        let mut launched = Instant::now();
-        wait_until("the launch's end", || {
-            // A service that is too busy to answer at once is not waited for, and never knows of the launch.
-            if launched.elapsed() > Duration::from_secs(3) {
-                launch();
-                launched = Instant::now();
-            }
-            launches(&service).len() == number
-        });
+        launch_until_seen(&service, number, launch);
     }
     let seen = launches(&service);
     assert_eq!(seen[2]["phase"], "prefetch", "{seen:?}");
@@ -573,6 +578,33 @@ fn the_service_learns_and_helps_a_users_launches() {
     );
     assert_eq!(ran.status.code(), Some(127));
     assert_eq!(launches(&service).len(), 3);
+}
+
+/// The same path is another file here: that one does not count.
+#[test]
+fn the_service_learns_launches_among_other_mounts() {
+    let service = Service::start("[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\n");
+    let place = |side: &str| service.directory.path().join(side);
+    for (side, program) in [("theirs", PROGRAM[0]), ("ours", "/bin/sleep")] {
+        std::fs::create_dir(place(side)).expect("mkdir");
+        std::fs::copy(program, place(side).join("perl")).expect("a copy");
+    }
+    const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+    let launch = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", MOUNT, "sh"]);
+        command.args([place("theirs"), place("ours")]);
+        command.arg(env!("CARGO_BIN_EXE_prepage"));
+        command.arg("--socket").arg(service.socket());
+        command.args(["run", "--"]).arg(place("ours").join("perl"));
+        let ran = command.args(&PROGRAM[1..]).output().expect("unshare");
+        assert!(ran.status.success(), "{ran:?}");
+    };
+    for number in 1..=3 {
+        launch_until_seen(&service, number, launch);
+    }
+    let seen = launches(&service);
+    assert_eq!(seen[2]["phase"], "prefetch", "{seen:?}");
 }
 
 #[test]

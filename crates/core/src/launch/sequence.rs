@@ -100,6 +100,12 @@ pub(super) fn pages_of<'a>(
 }
 
 impl LaunchSequence {
+    /// Whether it holds another version of this file.
+    pub fn has_other_version(&self, file: &FileId) -> bool {
+        let mut known = self.files.iter().map(|known| &known.file);
+        known.any(|known| known.path == file.path && !file.is_version_of(known))
+    }
+
     /// Pages in it.
     pub fn pages(&self) -> u64 {
         self.reads.iter().map(|r| r.extent.len).sum()

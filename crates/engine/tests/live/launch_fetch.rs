@@ -11,12 +11,11 @@ use prepage_core::params::launch::LaunchParams;
 use prepage_engine::{EngineParams, Launch, Launches};
 use prepage_kernel::sched::capacities;
 use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::hanging::HangingMount;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use rustix::fs::{CWD, FileType, makedev, mknodat};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -256,35 +255,11 @@ fn nobody_gets_read_what_its_user_may_not_read() {
     assert!(result.measured.stale_files.is_empty(), "that may change");
 }
 
-/// A FUSE file system that never answers. Dropping it lets everybody go who waits for it.
-struct Hanging(PathBuf, Option<File>);
-
-impl Hanging {
-    fn mount(directory: &Directory) -> Hanging {
-        let point = directory.path("hanging");
-        std::fs::create_dir(&point).expect("mkdir");
-        let device = File::options().read(true).write(true).open("/dev/fuse");
-        let device = device.expect("these tests need /dev/fuse");
-        let fd = device.as_raw_fd();
-        let options = format!("fd={fd},rootmode=40000,user_id=0,group_id=0");
-        let options = std::ffi::CString::new(options).expect("text");
-        mount(
-            "prepage-test",
-            &point,
-            "fuse",
-            MountFlags::empty(),
-            Some(&*options),
-        )
-        .expect("mount");
-        Hanging(point, Some(device))
-    }
-}
-
-impl Drop for Hanging {
-    fn drop(&mut self) {
-        drop(self.1.take());
-        unmount(&self.0, UnmountFlags::DETACH).expect("unmount");
-    }
+/// A directory whose file system never answers.
+fn hanging(directory: &Directory) -> HangingMount {
+    let point = directory.path("hanging");
+    std::fs::create_dir(&point).expect("mkdir");
+    HangingMount::at(&point)
 }
 
 #[test]
@@ -292,7 +267,7 @@ fn a_file_system_that_hangs_is_not_asked() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
     let path = directory.file("same", 8);
     drop_cache(&path);
-    let hanging = Hanging::mount(&directory);
+    let hanging = hanging(&directory);
     let mut plan = plan(
         &[(&path, 0, 8), (&path, 0, 8)],
         vec![stat_of(&hanging.0.join("x"))],
@@ -325,7 +300,7 @@ fn threads_that_hang_hold_up_neither_data_nor_result() {
     let mut reads = plan(&[(&hangs, 0, 8), (&path, 0, 8)], vec![stat_of(&hangs); 8]);
     reads.paths.push(stat_of(&path));
     drop_cache(&path);
-    let hanging = Hanging::mount(&directory);
+    let hanging = hanging(&directory);
     std::fs::remove_file(&hangs).expect("remove");
     std::os::unix::fs::symlink(hanging.0.join("x"), &hangs).expect("link");
     let mut params = prepage_engine::EngineParams::default();

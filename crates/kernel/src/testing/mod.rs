@@ -4,5 +4,6 @@
 
 pub mod child;
 pub mod group;
+pub mod hanging;
 pub mod held;
 pub mod machine;

@@ -4,7 +4,8 @@ use prepage_kernel::block::{self, BlockDevice};
 use prepage_kernel::open::{
     FileKind, fstat, open_in_root, own_root, process_root, read_directory_in_root,
 };
-use prepage_kernel::open::{look_up_in_root, lstat_in_root, stat_in_root};
+use prepage_kernel::open::{cached_stat_in_root, look_up_in_root, lstat_in_root, stat_in_root};
+use prepage_kernel::testing::hanging::HangingMount;
 use prepage_kernel::testing::machine::{Directory, Machine};
 use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, page, process, readahead};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -165,6 +166,33 @@ fn only_regular_files_below_the_root_are_opened() {
     assert!(read_directory_in_root(root.as_fd(), Path::new("file"), 3).is_err());
     let own = process_root(std::process::id() as i32).expect("own root");
     assert!(stat_in_root(own.as_fd(), &inside).is_ok());
+}
+
+#[test]
+fn what_the_caches_hold_of_a_path_is_told_without_waiting() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let path = directory.file("file", 3);
+    symlink(&path, directory.path("link")).expect("symlink");
+    let root = own_root().expect("/");
+    let ask = |path: &Path| cached_stat_in_root(root.as_fd(), path);
+    let stat = stat_in_root(root.as_fd(), &path).expect("stat");
+    assert_eq!(ask(&path).expect("it was just looked up"), stat);
+    let inside = directory_fd(&directory.0);
+    assert_eq!(
+        cached_stat_in_root(inside.as_fd(), Path::new("/file")).expect("stat"),
+        stat
+    );
+    let point = directory.path("hanging");
+    std::fs::create_dir(&point).expect("mkdir");
+    let hanging = HangingMount::at(&point);
+    let again = Some(rustix::io::Errno::AGAIN.raw_os_error());
+    let error = ask(&hanging.0.join("x")).expect_err("nobody answers");
+    assert_eq!(error.errno(), again);
+    symlink(hanging.0.join("x"), directory.path("leads there")).expect("symlink");
+    for name in ["leads there", "missing"] {
+        assert!(ask(&directory.path(name)).is_err(), "{name}");
+    }
 }
 
 fn directory_fd(path: &Path) -> OwnedFd {

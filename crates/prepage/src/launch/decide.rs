@@ -9,19 +9,24 @@ use crate::identity::ProcessFacts;
 use prepage_core::identity::FileId;
 use prepage_core::launch::manager::{self, Decision, LaunchFacts, LaunchState, Learned, Phase};
 use prepage_core::launch::plan::PlanLimits;
+use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::LaunchResult;
 use prepage_kernel::block::BlockDevice;
+use prepage_kernel::mountinfo::{self, mount_of};
+use prepage_kernel::open::{FileKind, FileStat, cached_stat_in_root, process_root};
 use prepage_kernel::page::page_size;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
+use std::path::Path;
 
 /// What a launch is decided by, besides the state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Circumstances {
     /// Its parameters.
     pub params: LaunchParams,
-    /// Files that were looked at: the executable and what it interprets.
-    pub present_files: Vec<FileId>,
+    /// Files of the sequence that are there in another version, of those that were looked at: the executable and what it
+    /// interprets.
+    pub changed_files: Vec<FileId>,
     /// Whether their device is rotational.
     pub is_rotational: bool,
     /// What a plan has to keep to.
@@ -29,18 +34,42 @@ pub struct Circumstances {
 }
 
 impl Circumstances {
-    /// Those of a launch of the application `name`, which becomes `process`.
-    pub fn find(name: &str, process: &ProcessFacts, params: LaunchParams) -> Self {
+    /// Those of a launch of the application `name`, which becomes `process`. Its files are looked up in its root directory, and
+    /// only among what the kernel has in its caches, as it has what is being executed: nothing is waited for, whatever
+    /// whoever launches says that they are. Of what is not there nothing is known.
+    pub fn find(
+        name: &str,
+        process: &ProcessFacts,
+        params: LaunchParams,
+        sequence: &LaunchSequence,
+    ) -> Self {
         let exe = process.exe.as_deref().unwrap_or_default();
         let script = (name != exe).then_some(name);
-        // A device that cannot be asked is taken for one that does not rotate.
-        let device = BlockDevice::of_path(exe.as_ref()).ok();
+        let root = process_root(process.pid).ok();
+        let stat = |path: &str| cached_stat_in_root(root.as_ref()?.as_fd(), path.as_ref()).ok();
+        let in_exe = stat(exe);
+        let by_number = in_exe.and_then(|stat| BlockDevice::of_number(stat.dev).ok());
+        let device = by_number.or_else(|| device_of_mount(process.pid, exe));
+        let in_script = script.and_then(|script| Some((script, stat(script)?)));
+        let present = in_exe.map(|stat| (exe, stat)).into_iter().chain(in_script);
+        let present = present.filter_map(|(path, stat)| version(path, &stat));
+        let changed = present.filter(|file| sequence.has_other_version(file));
+        Self {
+            changed_files: changed.collect(),
+            ..Self::on(device, params)
+        }
+    }
+
+    /// Those of the next launch of this executable, as far as they are known ahead of it: as if nothing had changed.
+    pub fn ahead(exe: &str, params: LaunchParams) -> Self {
+        Self::on(device_of_mount(own_pid(), exe), params)
+    }
+
+    /// A device that cannot be asked is taken for one that does not rotate.
+    fn on(device: Option<BlockDevice>, params: LaunchParams) -> Self {
         let cap_kib = device.as_ref().and_then(|d| d.readahead_cap_kib().ok());
         Self {
-            present_files: std::iter::once(exe)
-                .chain(script)
-                .filter_map(present)
-                .collect(),
+            changed_files: Vec::new(),
             is_rotational: device.is_some_and(|d| d.rotational().unwrap_or(false)),
             limits: PlanLimits {
                 page_bytes: page_size(),
@@ -52,7 +81,7 @@ impl Circumstances {
 
     fn begin(&self, state: &mut LaunchState) -> Decision {
         let facts = LaunchFacts {
-            present_files: &self.present_files,
+            present_files: &self.changed_files,
             is_rotational: self.is_rotational,
             limits: self.limits,
         };
@@ -105,18 +134,23 @@ impl Decided {
     }
 }
 
-/// The present version of a file; none of what is no path, as `python -m x`.
-fn present(path: &str) -> Option<FileId> {
-    let metadata = std::fs::metadata(path).ok().filter(|m| m.is_file())?;
-    let seconds_ns = metadata.mtime().checked_mul(1_000_000_000)?;
-    Some(FileId {
+/// The device below what is mounted where a process has this path.
+fn device_of_mount(pid: i32, path: &str) -> Option<BlockDevice> {
+    let mounts = mountinfo::read_of(pid).ok()?;
+    BlockDevice::of_mount(mount_of(&mounts, Path::new(path))?).ok()
+}
+
+fn own_pid() -> i32 {
+    std::process::id().cast_signed()
+}
+
+/// The version of a file that `stat` tells; none of what is no regular file.
+fn version(path: &str, stat: &FileStat) -> Option<FileId> {
+    (stat.kind == FileKind::Regular).then_some(FileId {
         path: path.into(),
-        device: (
-            rustix::fs::major(metadata.dev()),
-            rustix::fs::minor(metadata.dev()),
-        ),
-        inode: metadata.ino(),
-        size: metadata.len(),
-        mtime_ns: seconds_ns.checked_add(metadata.mtime_nsec())?,
+        device: (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev)),
+        inode: stat.inode,
+        size: stat.size_bytes,
+        mtime_ns: i64::try_from(stat.mtime_ns).ok()?,
     })
 }

@@ -208,12 +208,7 @@ impl Service {
         for app in self.tracking.apps().filter(is_program).take(READY_MAX) {
             let stored = self.store.load(app).map(|stored| &stored.launch);
             if let Some(state) = stored.filter(|state| state.phase == Phase::Prefetch) {
-                let process = ProcessFacts {
-                    exe: Some((*app.name).to_owned()),
-                    ..ProcessFacts::default()
-                };
-                let params = self.config.launch.clone();
-                let circumstances = Circumstances::find(&app.name, &process, params);
+                let circumstances = Circumstances::ahead(&app.name, self.config.launch.clone());
                 help.ready.make(app, state, circumstances);
             }
         }
@@ -303,7 +298,7 @@ impl Service {
             AppKind::Executable => &app.name,
             _ => process.exe.as_deref().unwrap_or_default(),
         };
-        let circumstances = Circumstances::find(name, process, params);
+        let circumstances = Circumstances::find(name, process, params, &state.sequence);
         let help = self.launches.as_mut()?;
         let ready = options
             .is_default()
@@ -357,6 +352,7 @@ impl Service {
                 self.store.save_launch(&launch.app, &state);
                 let circumstances = Circumstances {
                     params: self.config.launch.clone(),
+                    changed_files: Vec::new(),
                     ..launch.circumstances
                 };
                 help.ready.make(&launch.app, &state, circumstances);

@@ -58,7 +58,6 @@ impl ReadyLaunches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::ProcessFacts;
     use prepage_core::identity::AppKind;
     use prepage_core::params::launch::LaunchParams;
 
@@ -71,8 +70,7 @@ mod tests {
     }
 
     fn circumstances() -> Circumstances {
-        let process = ProcessFacts::default();
-        Circumstances::find("/usr/bin/a", &process, LaunchParams::default())
+        Circumstances::ahead("/usr/bin/a", LaunchParams::default())
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::own_cost::{Moments, charge};
 use super::{Asked, append_record, configuration, execute, words};
 use crate::config::Config;
+use crate::identity::ProcessFacts;
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::record::LaunchRecord;
 use prepage_core::launch::manager::LaunchState;
@@ -168,7 +169,12 @@ impl Alone {
             }
         };
         let params = options.parameters(&self.config.launch);
-        let circumstances = Circumstances::find(&app.name, process, params);
+        // Of the process that the command becomes, the root directory is ours.
+        let process = ProcessFacts {
+            pid: std::process::id().cast_signed(),
+            ..process.clone()
+        };
+        let circumstances = Circumstances::find(&app.name, &process, params, &state.sequence);
         let decided = circumstances.decide(&state, options);
         Some((circumstances, decided))
     }
