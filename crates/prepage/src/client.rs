@@ -2,6 +2,7 @@
 
 use crate::api::{ApiError, INTERFACE};
 use crate::wire::{self, Incoming};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -72,6 +73,23 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+fn silence(waited: Duration) -> String {
+    format!("no reply within {waited:?}: is it stopped or stuck?")
+}
+
+/// Connects to a socket, which may take so long; so may each read and write. A service that is stuck accepts nobody: when so
+/// many wait for it as may, connect(2) waits as well.
+fn open_within(socket: &Path, wait_max: Duration) -> std::io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let flags = SocketFlags::CLOEXEC;
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let stream = UnixStream::from(fd);
+    stream.set_write_timeout(Some(wait_max))?;
+    stream.set_read_timeout(Some(wait_max))?;
+    rustix::net::connect(&stream, &address)?;
+    Ok(stream)
+}
+
 /// A connection to the service.
 #[derive(Debug)]
 pub struct Client {
@@ -90,22 +108,21 @@ impl Client {
         Self::connect_within(socket, REPLY_TIMEOUT)
     }
 
-    /// Connects; each reply may take so long.
+    /// Connects, which may take so long, and so may each reply.
     ///
     /// # Errors
-    /// [`Error::NotRunning`] where nobody listens.
+    /// [`Error::NotRunning`] where nobody listens, [`Error::Broken`] where whoever does is stuck.
     pub fn connect_within(socket: &Path, reply_max: Duration) -> Result<Self, Error> {
-        let not_running = |source| Error::NotRunning {
-            socket: socket.into(),
-            source,
-        };
-        let stream = UnixStream::connect(socket).map_err(not_running)?;
-        stream
-            .set_read_timeout(Some(reply_max))
-            .map_err(not_running)?;
-        stream
-            .set_write_timeout(Some(reply_max))
-            .map_err(not_running)?;
+        let stream = open_within(socket, reply_max).map_err(|source| match source.kind() {
+            ErrorKind::WouldBlock => Error::Broken {
+                socket: socket.into(),
+                reason: silence(reply_max),
+            },
+            _ => Error::NotRunning {
+                socket: socket.into(),
+                source,
+            },
+        })?;
         Ok(Self {
             stream,
             socket: socket.into(),
@@ -165,10 +182,7 @@ impl Client {
                 Ok(length) => self.incoming.push(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let waited = self.reply_max;
-                    return Err(self.broken(format!(
-                        "no reply within {waited:?}: is it stopped or stuck?"
-                    )));
+                    return Err(self.broken(silence(self.reply_max)));
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     return Err(self.broken(CLOSED));

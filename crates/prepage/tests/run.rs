@@ -509,6 +509,35 @@ fn an_ordinary_user_without_a_service_is_told_so_on_request() {
     assert_eq!(ran.status.code(), Some(3));
 }
 
+/// A service that is stuck accepts nobody; so many wait for it that connect(2) waits as well.
+#[test]
+fn a_service_that_is_stuck_holds_up_no_command() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+    assert!(is_root(), "this test needs root, to become another user");
+    let directory = TempDir::new();
+    let path = directory.path().join("stuck");
+    let address = SocketAddrUnix::new(&path).expect("a short path");
+    let socket = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a socket")
+    };
+    let stuck = socket();
+    rustix::net::bind(&stuck, &address).expect("bind");
+    rustix::net::listen(&stuck, 0).expect("listen");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("set");
+    let mut waiting = Vec::new();
+    loop {
+        let client = socket();
+        if rustix::net::connect(&client, &address).is_err() {
+            break;
+        }
+        waiting.push(client);
+    }
+    let ran = as_nobody(&directory, &path, &["-v", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(ran.status.code(), Some(3));
+    assert!(text(&ran.stderr).contains("stopped or stuck"), "{ran:?}");
+}
+
 /// The launches that a service has seen the end of.
 fn launches(service: &Service) -> Vec<serde_json::Value> {
     let stats = service.json(&["stats"]);
