@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use rustix::fs::{Gid, Uid};
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 /// Supplementary groups: the kernel's NGROUPS_MAX.
@@ -24,7 +25,7 @@ pub struct FsUser {
 
 impl FsUser {
     /// Switches the calling thread to `uid`, `gid` and, if given, these supplementary groups. Needs CAP_SETUID and
-    /// CAP_SETGID. On an error the thread is as it was.
+    /// CAP_SETGID where they are others than the thread has. On an error the thread is as it was.
     pub fn enter(uid: u32, gid: u32, groups: Option<&[u32]>) -> Result<FsUser> {
         let failed =
             |operation, error| Error::new(operation, format!("user {uid} group {gid}"), error);
@@ -45,9 +46,13 @@ impl FsUser {
             let previous =
                 rustix::process::getgroups().map_err(|error| failed("getgroups", error))?;
             let groups: Vec<Gid> = groups.iter().map(|&group| Gid::from_raw(group)).collect();
-            rustix::thread::set_thread_groups(&groups)
-                .map_err(|error| failed("setgroups", error))?;
-            guard.previous_groups = Some(previous);
+            let set = |groups: &[Gid]| groups.iter().map(|g| g.as_raw()).collect::<BTreeSet<u32>>();
+            // Unlike setfsuid and setfsgid, it is refused even where it changes nothing.
+            if set(&groups) != set(&previous) {
+                rustix::thread::set_thread_groups(&groups)
+                    .map_err(|error| failed("setgroups", error))?;
+                guard.previous_groups = Some(previous);
+            }
         }
         set_fsgid(gid);
         set_fsuid(uid);

@@ -285,8 +285,8 @@ impl Prefetch {
             slot @ Slot::New => {
                 *slot = Slot::Opening;
                 drop(state);
-                let _owner = self.place.as_owner().ok()?;
-                let opened = self.open(file);
+                let owner = self.place.as_owner();
+                let opened = owner.ok().and_then(|_owner| self.open(file));
                 self.keep(file, opened.clone());
                 opened
             }

@@ -255,6 +255,22 @@ fn nobody_gets_read_what_its_user_may_not_read() {
     assert!(result.measured.stale_files.is_empty(), "that may change");
 }
 
+/// Without privileges nobody else's rights are to be had. No read waits for an opening that will not be.
+#[test]
+fn rights_that_are_not_to_be_had_hold_up_nothing() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("same", 64);
+    drop_cache(&path);
+    let rig = LaunchRig::new();
+    let child = Child::spawn(1);
+    let reads: Vec<_> = (0..16).map(|page| (&*path, 4 * page, 1)).collect();
+    let mut launch = launch(1, child.pid(), prefetched(plan(&reads, Vec::new())));
+    launch.rights.uid = u32::MAX;
+    rig.launches.begin(launch);
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    assert!(cached(&path).is_empty());
+}
+
 /// A directory whose file system never answers.
 fn hanging(directory: &Directory) -> HangingMount {
     let point = directory.path("hanging");

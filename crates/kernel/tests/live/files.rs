@@ -254,6 +254,24 @@ fn another_users_rights_hold_for_this_thread_only_and_end() {
 }
 
 #[test]
+fn ones_own_rights_are_taken_without_privileges() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let _machine = Machine::lock();
+    let own = process::status(std::process::id() as i32).expect("status");
+    let (uid, gid) = (own.uid.file_system, own.gid.file_system);
+    std::thread::spawn(move || {
+        let mut sets = capabilities(None).expect("capget");
+        sets.effective -= CapabilitySet::SETUID | CapabilitySet::SETGID;
+        set_capabilities(None, sets).expect("capset");
+        let enter = |uid, groups: &[u32]| credentials::FsUser::enter(uid, gid, Some(groups));
+        drop(enter(uid, &own.groups).expect("one's own"));
+        assert!(enter(uid, &[4321]).is_err() && enter(65_534, &own.groups).is_err());
+    })
+    .join()
+    .expect("no panic");
+}
+
+#[test]
 fn fanotify_names_what_is_opened() {
     let _machine = Machine::lock();
     let directory = Directory::new();
