@@ -24,6 +24,13 @@ pub const COLD_PART: u64 = 4;
 /// Sequences in a row that may be deleted for their misses before the application is left alone.
 const DELETIONS_MAX: u32 = 3;
 
+/// Recordings in a row that lost events, after which paths are not traced any more: that slows the launch most.
+const UNUSABLE_TRACED_MAX: u32 = 2;
+
+/// Recordings in a row that lost events, after which an application that is not helped yet is left alone. One that is helped is
+/// recorded only when it is checked, and checked as rarely as where recording costs time.
+const UNUSABLE_MAX: u32 = 4;
+
 /// The phases of FAST section 4.4, and one more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,7 +55,7 @@ pub enum OffReason {
     /// Helped launches took as long as those held out.
     NotHelping,
     /// Launches differ too much from each other: they have little in common, or sequence after sequence was deleted
-    /// for its misses.
+    /// for its misses. Or they do more than can be recorded: recording after recording lost events.
     Unsteady,
 }
 
@@ -79,6 +86,8 @@ pub struct LaunchState {
     pub relearns: bool,
     /// Sequences deleted for their misses, in a row.
     pub deletions: u32,
+    /// Recordings in a row that lost events.
+    pub unusable: u32,
     /// The misses last counted.
     pub misses: Option<Misses>,
     /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed.
@@ -235,7 +244,7 @@ pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchPa
     }
     Decision {
         records: true,
-        profiles_paths: !state.sequence.is_path_profile,
+        profiles_paths: traces(state),
         ..Decision::default()
     }
 }
@@ -243,7 +252,7 @@ pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchPa
 /// The decision in the prefetch phase.
 fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams) -> Decision {
     let is_costly = is_costly(state, params);
-    let n_chk = if is_costly {
+    let n_chk = if is_costly || state.unusable >= UNUSABLE_MAX {
         params.n_chk_costly
     } else {
         params.n_chk
@@ -279,17 +288,24 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
         false => &state.sequence,
     };
     let prefetch = is_helped.then(|| plan(planned, order, start, params, facts.limits));
-    let learns = is_learning(state, params) && (!is_costly || has_much_to_learn(state, params));
+    let learns = is_learning(state, params)
+        && state.unusable < UNUSABLE_MAX
+        && (!is_costly || has_much_to_learn(state, params));
     let records = match is_held_out {
         true => state.ends_idle,
         false => checks || refines || learns,
     };
     Decision {
         records,
-        profiles_paths: records && !is_held_out && !state.sequence.is_path_profile,
+        profiles_paths: records && !is_held_out && traces(state),
         prefetch: prefetch.filter(|plan| !plan.is_empty()).map(Arc::new),
         is_held_out,
     }
+}
+
+/// Whether the path calls of a launch that is recorded are wanted.
+fn traces(state: &LaunchState) -> bool {
+    !state.sequence.is_path_profile && state.unusable < UNUSABLE_TRACED_MAX
 }
 
 /// Whether recording costs a launch time.
@@ -342,6 +358,10 @@ pub fn end(
     let since_ns = std::mem::replace(&mut state.began_ns, measured.began_ns);
     let usable = recording.filter(|r| r.is_usable());
     if recording.is_some() {
+        state.unusable = match usable {
+            Some(_) => 0,
+            None => state.unusable.saturating_add(1),
+        };
         let share = measured.recording_us as f32 / measured.launch_us.max(1) as f32;
         state.recording_share = share.min(1.0);
     }
@@ -357,9 +377,13 @@ pub fn end(
     }
     state.was_cold = measured.device_pages >= state.sequence.pages() / COLD_PART;
     match state.phase {
-        Phase::Profiling => usable.map_or(Learned::Nothing, |recording| {
-            profile(state, recording, measured.launch_us, params)
-        }),
+        Phase::Profiling => match usable {
+            Some(recording) => profile(state, recording, measured.launch_us, params),
+            None if state.unusable >= UNUSABLE_MAX => {
+                switch_off(state, OffReason::Unsteady, params)
+            }
+            None => Learned::Nothing,
+        },
         Phase::Prefetch => {
             let present = recording.map_or(&[][..], |r| &r.files);
             let pages_before = state.sequence.pages();

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// First bytes of every profile: the name and the version of the format.
-const MAGIC: &[u8; 8] = b"PREPAGE\x06";
+const MAGIC: &[u8; 8] = b"PREPAGE\x07";
 
 /// Where the number of launches is, in bytes.
 const LEFT_ALONE_AT: usize = 8;
