@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Signals that are blocked in the calling thread, and in those it creates later, and that arrive here instead.
 #[derive(Debug)]
@@ -85,13 +86,47 @@ pub fn unblock(signal: i32) -> Result<()> {
 /// For the whole process; to be used for a signal that nobody else uses.
 pub fn interrupts(signal: i32) -> Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}
-    // SAFETY: plain numbers and an empty set, for which zeros are valid. Without SA_RESTART, calls are not resumed.
+    // Without SA_RESTART, calls are not resumed.
+    let handler = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    change_action(signal, Some(&action(handler, 0))).map(drop)
+}
+
+/// Has this signal end the process only so many seconds after it first came, by SIGALRM: enough to complete what it is about.
+/// Where it is ignored, it stays so.
+pub fn ends_after(signal: i32, seconds: u32) -> Result<()> {
+    static SECONDS: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn end_later(_signal: libc::c_int) {
+        match SECONDS.swap(0, Ordering::Relaxed) {
+            0 => {}
+            // SAFETY: takes a number, and may be called by a handler (signal-safety(7)).
+            seconds => _ = unsafe { libc::alarm(seconds) },
+        }
+    }
+    if change_action(signal, None)?.sa_sigaction == libc::SIG_IGN {
+        return Ok(());
+    }
+    SECONDS.store(seconds, Ordering::Relaxed);
+    change_action(libc::SIGALRM, Some(&action(libc::SIG_DFL, 0)))?;
+    unblock(libc::SIGALRM)?;
+    let handler = end_later as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    change_action(signal, Some(&action(handler, libc::SA_RESTART))).map(drop)
+}
+
+fn action(handler: libc::sighandler_t, flags: libc::c_int) -> libc::sigaction {
+    // SAFETY: plain numbers and an empty set, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    // SAFETY: `action` is initialised and its handler does nothing, which any thread may do at any time; a null pointer
-    // says that the old one is not asked for.
-    match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
-        0 => Ok(()),
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    action
+}
+
+/// What a signal does, until now. The new action, if there is one, must be a handler that any thread may run at any time.
+fn change_action(signal: i32, new: Option<&libc::sigaction>) -> Result<libc::sigaction> {
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    let mut old = action(libc::SIG_DFL, 0);
+    // SAFETY: both are initialised, or null where none is to be set; handlers are those above, which may run anywhere.
+    match unsafe { libc::sigaction(signal, new, &mut old) } {
+        0 => Ok(old),
         _ => Err(Error::last("sigaction", format!("signal {signal}"))),
     }
 }

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
+use rustix::process::Signal;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -407,29 +409,69 @@ fn a_full_disk_stops_nothing() {
     assert!(is_clean, "half a profile was left");
 }
 
+/// The processes beside the one that is, or becomes, the command.
+fn accompanying(store: &Path, command: u32) -> Vec<i32> {
+    let store = store.to_str().expect("text");
+    let is_ours = |pid: &i32| {
+        *pid != command.cast_signed()
+            && prepage_kernel::process::cmdline(*pid)
+                .is_ok_and(|words| words.iter().any(|w| *w == *store))
+    };
+    let pids = prepage_kernel::process::processes().unwrap_or_default();
+    pids.into_iter().filter(is_ours).collect()
+}
+
+/// Sends them a signal, as soon as there is one.
+fn signal_accompanying(store: &Path, command: u32, signal: Signal) {
+    wait_until("the accompanying process", || {
+        let pids = accompanying(store, command).into_iter();
+        let pids = pids.filter_map(rustix::process::Pid::from_raw);
+        let signalled = pids.filter(|pid| rustix::process::kill_process(*pid, signal).is_ok());
+        signalled.count() > 0
+    });
+}
+
+/// As systemd sends it to what is left of a unit.
+#[test]
+fn what_a_launch_showed_is_kept_after_sigterm_and_nothing_stays() {
+    let directory = TempDir::new();
+    let (store, file) = (
+        directory.path().join("store"),
+        directory.path().join("report"),
+    );
+    let begin = || {
+        let arguments = ["--report", file.to_str().expect("text"), "--", "cat"];
+        let mut command = run(&store, &arguments);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("prepage");
+        // It runs.
+        let mut byte = [0];
+        let (stdin, stdout) = (child.stdin.as_mut(), child.stdout.as_mut());
+        stdin.expect("piped").write_all(b"x").expect("written");
+        stdout.expect("piped").read_exact(&mut byte).expect("read");
+        signal_accompanying(&store, child.id(), Signal::TERM);
+        child
+    };
+    let mut child = begin();
+    drop(child.stdin.take());
+    assert!(child.wait().expect("ended").success());
+    report(&file, 1);
+    let mut goes_on = begin();
+    wait_until("its end", || accompanying(&store, goes_on.id()).is_empty());
+    drop(goes_on.stdin.take());
+    assert!(goes_on.wait().expect("ended").success());
+}
+
 #[test]
 fn the_accompanying_process_may_be_killed_at_any_time() {
     let directory = TempDir::new();
     let store = directory.path().join("store");
     let child = run(&store, &["--", "sh", "-c", "sleep 0.3; exit 6"]).spawn();
     let mut child = child.expect("prepage");
-    let store_text = store.to_str().expect("text").to_owned();
-    let mut killed = 0;
-    let is_ours = |pid: i32| {
-        pid != child.id().cast_signed()
-            && prepage_kernel::process::cmdline(pid)
-                .is_ok_and(|words| words.iter().any(|w| *w == *store_text))
-    };
-    wait_until("the accompanying process", || {
-        let pids = prepage_kernel::process::processes().unwrap_or_default();
-        for pid in pids.into_iter().filter(|pid| is_ours(*pid)) {
-            let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-            killed += u32::from(
-                rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok(),
-            );
-        }
-        killed > 0
-    });
+    signal_accompanying(&store, child.id(), Signal::KILL);
     assert_eq!(child.wait().expect("ended").code(), Some(6));
 }
 

@@ -13,11 +13,12 @@ use prepage_core::params::launch::LaunchStart;
 use prepage_engine::store::single;
 use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::sched;
+use prepage_kernel::{sched, signals};
 use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use rustix::time::Timespec;
 use std::fs::File;
 use std::io::Write;
@@ -50,6 +51,10 @@ const RESULT_MARGIN: Duration = Duration::from_secs(5);
 
 /// How long the store's lock is waited for at the end. Nobody waits for that.
 const LOCK_MAX: Duration = Duration::from_secs(10);
+
+/// How long it lives on after SIGTERM, in seconds. A service manager sends it as soon as a unit's own process has ended, which
+/// may be the launch that was observed, and kills what is left long after.
+const END_AFTER_S: u32 = 5;
 
 /// Launches recorded at once: every recording makes each event of the machine dearer.
 const RECORDERS_MAX: usize = 4;
@@ -97,6 +102,8 @@ pub fn run(asked: Asked) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let held = fork_detached(move |detached| {
+        // What is refused costs what was learned, at most.
+        let _ = signals::ends_after(Signal::TERM.as_raw(), END_AFTER_S);
         launch.accompany(&detached);
         0
     });
