@@ -87,8 +87,8 @@ pub struct LaunchResult {
     pub root_pid: i32,
     /// What it showed, if it was recorded.
     pub recording: Option<Recording>,
-    /// Pages that it accessed in files without a name: removed ones, or on file systems whose tracepoints name them
-    /// otherwise than stat does.
+    /// Pages that it accessed in files without a name: removed ones, those that its user may not read, or those that an
+    /// overlay copied up.
     pub unresolved_pages: u64,
     /// What was measured of it.
     pub measured: MeasuredLaunch,

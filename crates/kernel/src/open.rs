@@ -204,10 +204,10 @@ fn reopen(handle: &OwnedFd, more: OFlags) -> std::result::Result<OwnedFd, Errno>
 }
 
 /// The mount by which a file was opened, or that a path leads through: an id of [`crate::mountinfo`]. `path` may be
-/// empty: `fd` itself. `None` where the kernel does not say (before 5.8).
+/// empty: `fd` itself, of which no server is asked. `None` where the kernel does not say (before 5.8).
 pub fn mount_id(fd: BorrowedFd<'_>, path: &Path) -> Option<u64> {
-    let mask = StatxFlags::MNT_ID;
-    let stat = rustix::fs::statx(fd, path, AtFlags::EMPTY_PATH, mask).ok()?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(fd, path, flags, StatxFlags::MNT_ID).ok()?;
     mount_id_in(&stat)
 }
 

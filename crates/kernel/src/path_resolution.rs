@@ -3,6 +3,7 @@
 use crate::path_syscalls::PathArgument;
 use crate::process_vm;
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 /// PATH_MAX: no longer path can be looked up.
 const PATH_BYTES_MAX: usize = 4096;
@@ -50,16 +51,19 @@ pub(crate) fn resolve(tid: i32, argument: PathArgument, arguments: &[u64; 6]) ->
     }
 }
 
-/// The path of the thread's working directory or of what it has open; `None` where that has none any more.
+/// The path of the thread's working directory or of what it has open, below its root directory; `None` where that has none any
+/// more.
 fn directory_path(tid: i32, descriptor: i32) -> Option<Vec<u8>> {
     let link = match descriptor {
         libc::AT_FDCWD => format!("/proc/{tid}/cwd"),
         descriptor => format!("/proc/{tid}/fd/{descriptor}"),
     };
-    let path = std::fs::read_link(link).ok()?;
-    let path = path.into_os_string().into_vec();
     // Sockets read as `socket:[1]`, unreachable directories as `(unreachable)/x`, removed ones as `/x (deleted)`.
-    (path.first() == Some(&b'/') && !path.ends_with(b" (deleted)")).then_some(path)
+    let path = std::fs::read_link(link).ok()?;
+    let root = std::fs::read_link(format!("/proc/{tid}/root")).ok()?;
+    let below = path.strip_prefix(root).ok()?;
+    let path = Path::new("/").join(below).into_os_string().into_vec();
+    (!path.ends_with(b" (deleted)")).then_some(path)
 }
 
 #[cfg(test)]

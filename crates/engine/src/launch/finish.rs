@@ -24,7 +24,7 @@ use prepage_kernel::open::lstat_in_root;
 use prepage_kernel::page::page_size;
 use prepage_kernel::{fds, maps};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,18 +171,18 @@ fn find_unnamed(seen: &mut Seen) {
         return;
     }
     for pid in seen.pids.clone().into_iter().take(ASKED_MAX) {
-        let mut found: Vec<(InodeKey, std::path::PathBuf)> = Vec::new();
+        let view = &seen.view;
+        let mut found: Vec<(InodeKey, PathBuf)> = Vec::new();
         for file in fds::open_files(pid).unwrap_or_default() {
-            let device = (rustix::fs::major(file.dev), rustix::fs::minor(file.dev));
-            found.push(((device, file.inode), file.path));
+            found.extend(view.key_of_open(&file).map(|key| (key, file.path)));
         }
         for mapping in maps::read(pid).unwrap_or_default() {
             if let (Some(path), false) = (mapping.path, mapping.deleted) {
-                found.push(((mapping.dev, mapping.inode), path));
+                found.push((view.key_of_mapped(mapping.dev, mapping.inode), path));
             }
         }
         for (key, path) in found {
-            if let (Some(path), true) = (path.to_str(), seen.has_accessed(&key)) {
+            if let (Some(path), true) = (seen.view.in_root(&path), seen.has_accessed(&key)) {
                 seen.paths.entry(key).or_insert_with(|| path.into());
             }
         }

@@ -3,8 +3,10 @@
 use crate::members::Rights;
 use prepage_kernel::Result;
 use prepage_kernel::credentials::FsUser;
-use prepage_kernel::mountinfo::{Mount, ProcessMounts};
-use prepage_kernel::open::{FileStat, open_directory_in_root, open_in_root, process_root};
+use prepage_kernel::mountinfo::{self, Mount, ProcessMounts};
+use prepage_kernel::open::{
+    FileStat, mount_id, open_directory_in_root, open_in_root, process_root,
+};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -34,9 +36,15 @@ impl Place {
     /// Where the process is gone.
     pub fn of(pid: i32, rights: Rights) -> Result<Self> {
         let mounts = ProcessMounts::open(pid)?;
-        let read = move || Mounts::new(mounts.read().unwrap_or_default());
+        let root = process_root(pid)?;
+        let root_mount = mount_id(root.as_fd(), Path::new(""));
+        let read = move || {
+            let mut mounts = mounts.read().unwrap_or_default();
+            mounts.extend(mount_of_root(root_mount, &mounts));
+            Mounts::new(mounts)
+        };
         Ok(Self {
-            root: process_root(pid)?,
+            root,
             rights,
             mounts: LazyMounts::new(Box::new(read)),
         })
@@ -69,6 +77,21 @@ impl Place {
     pub fn is_local(&self, path: &str) -> bool {
         self.mounts.is_local(path)
     }
+}
+
+/// What holds a root directory that is no mount point (chroot(2)), among whose mounts it is not: it is one of ours.
+fn mount_of_root(id: Option<u64>, mounts: &[Mount]) -> Option<Mount> {
+    let is_root = |mount: &Mount| mount.mount_point == Path::new("/");
+    if mounts.iter().any(is_root) {
+        return None;
+    }
+    let ours = mountinfo::read().unwrap_or_default();
+    let holds = ours.into_iter().find(|mount| Some(mount.id) == id)?;
+    let mount_point = "/".into();
+    Some(Mount {
+        mount_point,
+        ..holds
+    })
 }
 
 /// Mount points, the longest first, and of one place the one mounted last.

@@ -9,6 +9,7 @@
 
 use crate::launch::crew::Task;
 use crate::launch::place::Place;
+use crate::observe::file_pages::cached_count;
 use crate::params::FetchParams;
 use crate::roots::{Found, open_version};
 use prepage_core::extent::Extent;
@@ -16,7 +17,6 @@ use prepage_core::identity::FileId;
 use prepage_core::launch::paths::{PathRead, PathReplay, split};
 use prepage_core::launch::plan::LaunchPlan;
 use prepage_core::machine::Nanos;
-use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::{look_up_in_root, read_directory_in_root, read_link_in_root};
 use prepage_kernel::page::page_size;
@@ -385,8 +385,8 @@ struct Reader {
 impl Reader {
     fn submit(&mut self, file: &Arc<OwnedFd>, extent: Extent) {
         let (offset, len) = (extent.start * page_size(), extent.len * page_size());
-        // Where that cannot be asked (before 6.5), everything counts as read.
-        let cached = cachestat(file.as_fd(), offset, len).map_or(0, |stat| stat.cached);
+        // Where that cannot be asked, everything counts as read.
+        let cached = cached_count(file.as_fd(), extent);
         if cached >= extent.len {
             return;
         }

@@ -17,7 +17,6 @@ use prepage_kernel::block_trace::{BlockKind, BlockOperation, SECTOR_BYTES};
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::{Process, maps, process};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Most processes of one launch.
@@ -66,7 +65,7 @@ pub struct Seen {
     began: Nanos,
     own_pid: i32,
     /// How its files are named.
-    view: View,
+    pub view: View,
     /// Where accesses come from.
     pub source: Source,
     /// Processes of the launch, ended ones included.
@@ -118,9 +117,10 @@ impl Seen {
         for pid in seen.pids.clone() {
             // A process that vanished maps nothing.
             for mapping in maps::read(pid).unwrap_or_default() {
-                let key = (mapping.dev, mapping.inode);
-                if let (Some(path), false) = (&mapping.path, mapping.deleted) {
-                    note_path(&mut seen.paths, key, path);
+                let key = seen.view.key_of_mapped(mapping.dev, mapping.inode);
+                let path = mapping.path.filter(|_| !mapping.deleted);
+                if let Some(path) = path.and_then(|path| seen.view.in_root(&path)) {
+                    note_path(&mut seen.paths, key, &path);
                 }
             }
         }
@@ -132,9 +132,10 @@ impl Seen {
         self.lost += batch.lost;
         batch.forks.iter().for_each(|fork| self.fork(fork));
         let pids: Vec<i32> = self.pids.iter().copied().collect();
+        // What is mapped has its path below the root directory of its process, which may be in a sandbox.
+        openings.iter().for_each(|opening| self.open(opening));
         let mapped = pids.iter().filter_map(|pid| batch.mapped.get(pid));
         mapped.flatten().for_each(|mapped| self.map(mapped));
-        openings.iter().for_each(|opening| self.open(opening));
         let pages = pids.iter().filter_map(|pid| batch.pages.get(pid));
         pages.flatten().for_each(|event| self.page(event));
         let fetched = batch.pages.get(&self.own_pid).into_iter().flatten();
@@ -157,7 +158,9 @@ impl Seen {
 
     fn map(&mut self, mapped: &Mapped) {
         if let Ok(path) = std::str::from_utf8(&mapped.path) {
-            note_path(&mut self.paths, mapped.key, Path::new(path));
+            let (device, inode) = mapped.key;
+            let key = self.view.key_of_mapped(device, inode);
+            note_path(&mut self.paths, key, path);
         }
     }
 
@@ -168,7 +171,8 @@ impl Seen {
         let Some(key) = self.view.key_of(opening) else {
             return;
         };
-        let path = note_path(&mut self.paths, key, &opening.path);
+        let path = self.view.in_root(&opening.path);
+        let path = path.and_then(|path| note_path(&mut self.paths, key, &path));
         if let (Some(path), true) = (path, self.opened.len() < CALLS_MAX) {
             self.opened.push(PathCall {
                 kind: CallKind::Open,
@@ -308,14 +312,12 @@ fn tree(root: i32) -> HashSet<i32> {
     pids
 }
 
-/// Notes the path of an inode, and returns it; `None` where it has none, or there are too many.
+/// Notes the path of an inode below the launch's root directory, and returns it; `None` where it has none, or there are too many.
 fn note_path(
     paths: &mut HashMap<InodeKey, Arc<str>>,
     key: InodeKey,
-    path: &Path,
+    path: &str,
 ) -> Option<Arc<str>> {
-    // A path that is not text cannot be shipped or shown; its pages stay with demand paging.
-    let path = path.to_str()?;
     let is_path = path.starts_with('/') && !path.starts_with("//") && !path.ends_with(" (deleted)");
     if !is_path || path.len() > PATH_BYTES_MAX {
         return None;

@@ -4,9 +4,10 @@ use crate::members::Member;
 use crate::observe::files::InodeKey;
 use crate::observe::opens::Opening;
 use prepage_core::identity::FileId;
+use prepage_kernel::fds::{self, OpenFile};
+use prepage_kernel::maps;
 use prepage_kernel::mountinfo::{self, Devices};
 use prepage_kernel::open::{FileKind, FileStat, process_root_path, stat_in_root};
-use prepage_kernel::{fds, maps};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -49,8 +50,19 @@ impl View {
         Some((device, opening.inode))
     }
 
+    /// The file that a process holds open, likewise.
+    pub fn key_of_open(&self, file: &OpenFile) -> Option<InodeKey> {
+        let device = self.devices.of_file(file.mount_id, file.dev)?;
+        Some((device, file.inode))
+    }
+
+    /// The file that is mapped, as tracepoints name it.
+    pub fn key_of_mapped(&self, device: (u32, u32), inode: u64) -> InodeKey {
+        (self.devices.of_mapping(device), inode)
+    }
+
     /// A path of ours as the application means it; `None` where it has none for it, or one that is not text.
-    fn in_root(&self, path: &Path) -> Option<String> {
+    pub fn in_root(&self, path: &Path) -> Option<String> {
         let mut roots = self.roots.iter();
         let below = roots.find_map(|root| path.strip_prefix(root).ok())?;
         Some(format!("/{}", below.to_str()?))
@@ -102,8 +114,8 @@ impl Paths {
     pub fn find_opened(&mut self, members: &[Arc<Member>], view: &View) {
         for member in members {
             for file in fds::open_files(member.instance.pid).unwrap_or_default() {
-                if let Some(device) = view.devices.of_file(file.mount_id, file.dev) {
-                    self.insert_path((device, file.inode), view, &file.path);
+                if let Some(key) = view.key_of_open(&file) {
+                    self.insert_path(key, view, &file.path);
                 }
             }
         }
@@ -114,8 +126,8 @@ impl Paths {
         for member in members {
             for mapping in maps::read(member.instance.pid).unwrap_or_default() {
                 if let (Some(path), false) = (&mapping.path, mapping.deleted) {
-                    let device = view.devices.of_mapping(mapping.dev);
-                    self.insert_path((device, mapping.inode), view, path);
+                    let key = view.key_of_mapped(mapping.dev, mapping.inode);
+                    self.insert_path(key, view, path);
                 }
             }
         }

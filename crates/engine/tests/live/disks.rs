@@ -41,10 +41,10 @@ fn btrfs() {
 }
 
 /// An overlay, taken down at the end.
-struct Overlay(Directory);
+pub struct Overlay(Directory);
 
 impl Overlay {
-    fn new() -> Overlay {
+    pub fn new() -> Overlay {
         let overlay = Overlay(Directory::new());
         let path = |name: &str| overlay.0.path(name).to_str().expect("text").to_owned();
         for name in ["lower", "upper", "work", "mount"] {
@@ -60,7 +60,7 @@ impl Overlay {
         overlay
     }
 
-    fn file_in(&self, directory: &str) -> PathBuf {
+    pub fn file_in(&self, directory: &str) -> PathBuf {
         self.0.path(directory).join("file")
     }
 }

@@ -7,6 +7,7 @@ mod files;
 mod groups;
 mod late;
 mod launch_fetch;
+mod launch_places;
 mod launch_record;
 mod launch_rig;
 mod mappings;

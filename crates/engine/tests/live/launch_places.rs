@@ -1,0 +1,199 @@
+//! Launches whose files tracepoints, stat and we name differently: in another root directory, on overlays and subvolumes.
+
+use crate::disks::Overlay;
+use crate::launch_rig::{
+    LaunchRig, WAIT_MAX, cached, drop_cache, launch, pages, prefetched, recorded,
+};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::identity::FileId;
+use prepage_core::launch::manager::Decision;
+use prepage_core::launch::plan::{LaunchPlan, PlannedRead};
+use prepage_core::launch::recording::Recording;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Directory, Disk, Machine, run, unmount, write_clean};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The file of this path in a recording, and the pages of it that were accessed for certain.
+fn of_file(recording: &Recording, path: &Path) -> (FileId, ExtentSet) {
+    let is_it = |file: &FileId| Path::new(&*file.path) == path;
+    let at = recording.files.iter().position(is_it);
+    let at = at.unwrap_or_else(|| panic!("{} in {:?}", path.display(), recording.files));
+    let of_file = recording.accesses.iter();
+    let certain = of_file.filter(|access| access.file as usize == at && access.is_certain);
+    let accessed = certain.map(|access| access.extent).collect();
+    (recording.files[at].clone(), accessed)
+}
+
+/// What the child does to a file that it knows by `path` is recorded, and fetched: `backing` is where we find its pages.
+fn is_recorded_and_fetched(child: &mut Child, path: &Path, backing: &Path) {
+    let rig = LaunchRig::new();
+    drop_cache(backing);
+    let record = |child: &mut Child, action: &str, first: u64| {
+        rig.begin(1, child.pid(), recorded());
+        child.tell_file(action, path, first, 4);
+        rig.launches.settled(1);
+        let result = rig.result();
+        of_file(&result.recording.expect("recorded"), path)
+    };
+    let (file, accessed) = record(child, "readfile", 8);
+    assert_eq!(accessed, pages(&[(8, 4)]));
+    let plan = LaunchPlan {
+        files: vec![file.clone()],
+        reads: vec![PlannedRead {
+            file: 0,
+            extent: Extent::new(8, 4),
+        }],
+        ..LaunchPlan::default()
+    };
+    drop_cache(backing);
+    for fetched in [4, 0] {
+        rig.begin(2, child.pid(), prefetched(plan.clone()));
+        assert!(rig.launches.wait_prefetched(2, WAIT_MAX));
+        rig.launches.settled(2);
+        let result = rig.result();
+        assert_eq!(cached(backing), pages(&[(8, 4)]));
+        assert_eq!(result.prefetch.expect("prefetched").pages, fetched);
+        assert!(result.measured.stale_files.is_empty());
+    }
+    // A file that is mapped is named as one that is read.
+    let (mapped, accessed) = record(child, "mapfile", 64);
+    assert_eq!(mapped, file);
+    assert!(accessed.contains(64), "{accessed:?}");
+}
+
+#[test]
+fn on_an_overlay() {
+    let _machine = Machine::lock();
+    let overlay = Overlay::new();
+    let (path, lower) = (overlay.file_in("mount"), overlay.file_in("lower"));
+    is_recorded_and_fetched(&mut Child::spawn(1), &path, &lower);
+}
+
+#[test]
+fn on_a_subvolume() {
+    let _machine = Machine::lock();
+    let disk = Disk::new(&["mkfs.btrfs", "-q"], 128 << 20);
+    let path = disk.path("file");
+    write_clean(&path, 256);
+    is_recorded_and_fetched(&mut Child::spawn(1), &path, &path);
+}
+
+#[test]
+fn in_a_root_directory_that_is_no_mount_point() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let root = directory.path("root");
+    std::fs::create_dir(&root).expect("mkdir");
+    let file = directory.file("root/file", 256);
+    let mut child = Child::spawn(1);
+    child.chroot(&root);
+    is_recorded_and_fetched(&mut child, Path::new("/file"), &file);
+}
+
+/// It was opened before the launch, so that only the process itself tells its path.
+#[test]
+fn a_file_that_is_open_on_a_subvolume_has_its_name() {
+    let _machine = Machine::lock();
+    let disk = Disk::new(&["mkfs.btrfs", "-q"], 128 << 20);
+    let path = disk.path("file");
+    write_clean(&path, 256);
+    let script = r#"exec 3<"$1"; echo; read -r go; cat <&3 >/dev/null; echo; read -r end"#;
+    let mut shell = Command::new("sh")
+        .args(["-c", script, "sh", path.to_str().expect("text")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("run a shell");
+    let mut stdout = BufReader::new(shell.stdout.take().expect("piped"));
+    let mut answers = || stdout.read_line(&mut String::new()).expect("read");
+    answers();
+    let rig = LaunchRig::new();
+    rig.begin(1, shell.id().cast_signed(), recorded());
+    let mut stdin = shell.stdin.take().expect("piped");
+    stdin.write_all(b"go\n").expect("write");
+    answers();
+    rig.launches.settled(1);
+    let recording = rig.result().recording.expect("recorded");
+    let (_, accessed) = of_file(&recording, &path);
+    assert_eq!(accessed, pages(&[(0, 256)]));
+    drop(stdin);
+    shell.wait().expect("wait");
+}
+
+/// A root directory with our programs, taken down at the end.
+struct Root(Directory);
+
+impl Root {
+    fn new() -> Root {
+        let root = Root(Directory::new());
+        for name in ["bin", "lib", "lib64"] {
+            let link = PathBuf::from("usr").join(name);
+            std::os::unix::fs::symlink(link, root.0.path(name)).expect("symlink");
+        }
+        let usr = root.0.path("usr");
+        std::fs::create_dir(&usr).expect("mkdir");
+        run("mount", &["--bind", "/usr", usr.to_str().expect("text")]);
+        root
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        unmount(&self.0.path("usr"));
+    }
+}
+
+#[test]
+fn paths_of_a_traced_launch_are_those_below_its_root_directory() {
+    let (_machine, root) = (Machine::lock(), Root::new());
+    std::fs::create_dir(root.0.path("directory")).expect("mkdir");
+    root.0.file("directory/file", 8);
+    // The traced process is not our child: we would take the status of its end away from whoever traces it.
+    const SHELL: &str = r#"exec 3<&0; chroot "$1" sh -c "$2" <&3 & echo $!; exec 3<&-; wait $!"#;
+    let script = "cd directory; echo ready; read -r go; exec cat file";
+    let mut shell = Command::new("sh")
+        .args(["-c", SHELL, "sh", root.0.0.to_str().expect("text"), script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("run a shell");
+    let stdout = shell.stdout.take().expect("piped");
+    let mut stdout = BufReader::new(stdout);
+    let mut line = || {
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("read");
+        line.trim().to_owned()
+    };
+    // In whichever order they come.
+    let mut lines = [line(), line()];
+    lines.sort();
+    let pid = lines[0].parse().expect("a pid");
+    let rig = LaunchRig::new();
+    let profiled = Decision {
+        profiles_paths: true,
+        ..recorded()
+    };
+    let mut launch = launch(1, pid, profiled);
+    launch.traces_paths = true;
+    rig.launches.begin(launch);
+    let mut stdin = shell.stdin.take().expect("piped");
+    stdin.write_all(b"go\n").expect("write");
+    std::io::copy(&mut stdout, &mut std::io::sink()).expect("read");
+    shell.wait().expect("wait");
+    let recording = rig.result().recording.expect("recorded");
+    let (_, accessed) = of_file(&recording, Path::new("/directory/file"));
+    assert_eq!(accessed, pages(&[(0, 8)]));
+    let cat = recording
+        .files
+        .iter()
+        .any(|file| file.path.ends_with("/cat"));
+    assert!(cat, "{:?}", recording.files);
+    let mut called = recording.calls.iter().map(|call| &*call.path);
+    assert!(
+        called.any(|path| path == "/directory/file"),
+        "{:?}",
+        recording.calls
+    );
+    assert!(recording.is_path_profile);
+}
