@@ -87,6 +87,8 @@ pub struct LaunchResult {
     pub root_pid: i32,
     /// What it showed, if it was recorded.
     pub recording: Option<Recording>,
+    /// It was recorded, and its files could not be looked up in time: a file system does not answer.
+    pub is_given_up: bool,
     /// Pages that it accessed in files without a name: removed ones, those that its user may not read, or those that an
     /// overlay copied up.
     pub unresolved_pages: u64,

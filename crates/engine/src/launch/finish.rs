@@ -1,5 +1,5 @@
 //! What comes after a launch: its files are named and looked up on the device. A thread of its own does it, at low
-//! priority, for as long as it takes.
+//! priority. A file system that does not answer costs what that launch showed.
 //!
 //! A launch may show what its user may not see: what a set-uid program that it runs opens. Only what its user may read has
 //! a name here.
@@ -26,10 +26,15 @@ use prepage_kernel::{fds, maps};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 /// Most processes that are asked for the paths of what they hold open.
 const ASKED_MAX: usize = 64;
+
+/// Most threads that hang in looking up what launches showed.
+const HANGING_MAX: usize = 16;
 
 /// A launch that is over.
 #[derive(Debug)]
@@ -46,25 +51,18 @@ pub struct Ended {
     pub recording_us: u64,
     /// How long to wait for a prefetch that is being ended.
     pub settle_max: Duration,
+    /// How long to name and look up what it showed.
+    pub name_max: Duration,
 }
 
-/// Puts together what the launch showed.
-pub fn finish(ended: Ended) -> LaunchResult {
-    let Ended {
-        mut track,
-        prefetch,
-        end,
-        ..
-    } = ended;
-    let mut pages = match (&track.seen, &track.launch.coldness) {
-        (Some(seen), _) => seen.added.iter().map(|added| added.extent.len).sum(),
-        (None, Some(coldness)) => coldness.device_pages(),
-        (None, None) => 0,
-    };
-    let mut result = LaunchResult {
+/// What is known of the launch without looking anything up.
+pub fn unfinished(ended: &Ended) -> LaunchResult {
+    let Ended { track, end, .. } = ended;
+    LaunchResult {
         id: track.launch.id,
         root_pid: track.launch.root_pid,
         recording: None,
+        is_given_up: false,
         unresolved_pages: 0,
         prefetch: None,
         named_us: 0,
@@ -74,30 +72,44 @@ pub fn finish(ended: Ended) -> LaunchResult {
             began_ns: track.launch.began_wall_ns,
             launch_us: ended.launch_us,
             help_us: 0,
-            end,
+            end: *end,
             recording_us: ended.recording_us,
-            device_pages: 0,
-            help: help(&track, prefetch.is_some(), end),
+            device_pages: match (&track.seen, &track.launch.coldness) {
+                (Some(seen), _) => seen.added.iter().map(|added| added.extent.len).sum(),
+                (None, Some(coldness)) => coldness.device_pages(),
+                (None, None) => 0,
+            },
+            help: help(track, ended.prefetch.is_some(), *end),
             stale_files: Vec::new(),
         },
-    };
-    if let Some(prefetch) = prefetch {
+    }
+}
+
+/// Puts together what the launch showed.
+pub fn finish(mut ended: Ended) -> LaunchResult {
+    let mut result = unfinished(&ended);
+    if let Some(prefetch) = &ended.prefetch {
         // A thread that hangs in a call is not waited for: what it has done is unknown.
         prefetch.wait(ended.settle_max);
         let (outcome, stale_files) = prefetch.outcome();
-        pages += outcome.pages;
+        result.measured.device_pages += outcome.pages;
         result.prefetch = Some(outcome);
         result.measured.stale_files = stale_files;
     }
-    result.measured.device_pages = pages;
-    let whole = track
-        .seen
-        .take()
-        .filter(|_| track.recorded == Recorded::Whole);
-    if let (Some(seen), Some(place)) = (whole, &track.place) {
-        let began = monotonic_ns();
-        let (recording, unresolved_pages) = recording(seen, place, end);
-        let map: BlockMap = block_map(&recording, place);
+    let (track, end) = (&mut ended.track, ended.end);
+    let seen = track.seen.take();
+    let whole = seen.filter(|_| track.recorded == Recorded::Whole);
+    let Some((seen, place)) = whole.zip(track.place.clone()) else {
+        return result;
+    };
+    let began = monotonic_ns();
+    let looked_up = within(ended.name_max, move || {
+        let (recording, unresolved_pages) = recording(seen, &place, end);
+        let map: BlockMap = block_map(&recording, &place);
+        (recording, unresolved_pages, map)
+    });
+    result.is_given_up = looked_up.is_none();
+    if let Some((recording, unresolved_pages, map)) = looked_up {
         result.accounted = Some(account(&recording, &map, page_size()));
         result.block_map = Some(map);
         result.unresolved_pages = unresolved_pages;
@@ -105,6 +117,32 @@ pub fn finish(ended: Ended) -> LaunchResult {
         result.named_us = (monotonic_ns() - began) / 1_000;
     }
     result
+}
+
+/// What comes of work that may hang, in a thread of its own; `None` where it takes too long: it is not waited for any more. So
+/// many may hang; then no more is begun until one of them comes back.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    static HANGING: AtomicUsize = AtomicUsize::new(0);
+    if HANGING.load(Ordering::Relaxed) >= HANGING_MAX {
+        return None;
+    }
+    // Nothing is kept in it: either the result is taken, or whoever has it learns that nobody does.
+    let (done, result) = sync_channel(0);
+    let work = move || {
+        if done.send(work()).is_err() {
+            HANGING.fetch_sub(1, Ordering::Relaxed);
+        }
+    };
+    let name = "prepage-name".to_owned();
+    std::thread::Builder::new().name(name).spawn(work).ok()?;
+    let taken = result.recv_timeout(limit).ok();
+    if taken.is_none() {
+        HANGING.fetch_add(1, Ordering::Relaxed);
+    }
+    taken
 }
 
 /// Whether the launch counts as helped. One of which nobody saw the end has no length to compare.

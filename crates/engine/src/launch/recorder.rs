@@ -1,7 +1,7 @@
 //! The thread that follows launches: it sleeps until one begins or ends, a ring is half full, or a deadline passes.
 
 use crate::error::{Error, Result};
-use crate::launch::finish::{Ended, finish};
+use crate::launch::finish::{Ended, finish, unfinished};
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
@@ -347,6 +347,7 @@ impl Thread {
             launch_us,
             recording_us: recording_ns / 1_000,
             settle_max: Duration::from_millis(self.observe.settle_ms),
+            name_max: Duration::from_millis(self.params.t_timeout_ms),
         };
         self.finish(ended);
     }
@@ -354,6 +355,7 @@ impl Thread {
     /// In a thread of its own: a file system that does not answer holds up this launch's result only.
     fn finish(&self, ended: Ended) {
         let outbox = self.inbox.outbox().clone();
+        let unfinished = unfinished(&ended);
         let work = move || {
             let _ = sched::set_current_thread_policy(Policy::Other {
                 nice: FINISH_NICE,
@@ -361,10 +363,10 @@ impl Thread {
             });
             outbox.send(finish(ended));
         };
-        // No thread is to be had: the launch stays without a result.
-        let _ = std::thread::Builder::new()
-            .name("prepage-finish".into())
-            .spawn(work);
+        let thread = std::thread::Builder::new().name("prepage-finish".into());
+        if thread.spawn(work).is_err() {
+            self.inbox.outbox().send(unfinished);
+        }
     }
 }
 

@@ -336,6 +336,43 @@ fn threads_that_hang_hold_up_neither_data_nor_result() {
     drop(hanging);
 }
 
+/// Where a launch's mounts are known, and something else is mounted over a file then.
+#[test]
+fn files_that_cannot_be_looked_up_after_a_launch_cost_what_it_showed() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let stays = directory.file("stays", 8);
+    let params = LaunchParams {
+        t_timeout_ms: 300,
+        ..LaunchParams::default()
+    };
+    let rig = LaunchRig::with(&EngineParams::default(), &params);
+    let mut child = Child::spawn(1);
+    let mut record = |id, path: &Path, meanwhile: &dyn Fn() -> Option<HangingMount>| {
+        let decision = Decision {
+            records: true,
+            ..prefetched(plan(&[(&stays, 0, 8)], Vec::new()))
+        };
+        rig.begin(id, child.pid(), decision);
+        assert!(rig.launches.wait_prefetched(id, WAIT_MAX));
+        child.tell_file("readfile", path, 0, 8);
+        let hanging = meanwhile();
+        rig.launches.settled(id);
+        (rig.result(), hanging)
+    };
+    let mut hanging = Vec::new();
+    for id in 1..=3 {
+        let hidden = directory.path(&format!("hidden{id}"));
+        std::fs::create_dir(&hidden).expect("mkdir");
+        let file = directory.file(&format!("hidden{id}/file"), 8);
+        let (result, mount) = record(id, &file, &|| Some(HangingMount::at(&hidden)));
+        assert!(result.is_given_up && result.recording.is_none());
+        hanging.extend(mount);
+    }
+    let (result, _) = record(4, &stays, &|| None);
+    assert!(result.recording.is_some(), "others are looked up");
+    drop(hanging);
+}
+
 /// None of them can be closed for good before the last is open.
 #[test]
 fn more_files_than_may_be_open_are_read_twice() {

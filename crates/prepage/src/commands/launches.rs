@@ -17,7 +17,9 @@ pub fn phase(phase: Phase) -> &'static str {
         Phase::Prefetch => "prefetch",
         Phase::Off(OffReason::TooSmall) => "left alone: too small to gain",
         Phase::Off(OffReason::NotHelping) => "left alone: help did not help",
-        Phase::Off(OffReason::Unsteady) => "left alone: its launches differ, or do, too much to be learned",
+        Phase::Off(OffReason::Unsteady) => {
+            "left alone: its launches differ, or do, too much to be learned"
+        }
     }
 }
 

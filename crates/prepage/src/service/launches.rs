@@ -49,6 +49,9 @@ const PATH_BYTES_MAX: usize = 4_096;
 /// Most bytes looked at of a process's environment.
 const ENVIRONMENT_BYTES_MAX: u64 = 64 << 10;
 
+/// What is said where that happened.
+const GIVEN_UP: &str = "a file system does not answer: what a launch showed is not learned";
+
 /// A launch that is not over.
 #[derive(Debug)]
 struct UnderWay {
@@ -338,6 +341,11 @@ impl Service {
             let Some(launch) = help.under_way.remove(&result.id) else {
                 continue;
             };
+            if result.is_given_up {
+                log_warning!("{}: {GIVEN_UP}", launch.app);
+                let is_said = self.missing.iter().any(|missing| missing == GIVEN_UP);
+                self.missing.extend((!is_said).then(|| GIVEN_UP.into()));
+            }
             let plan = launch.decided.decision.prefetch.as_ref();
             let is_launch = plan.is_none_or(|plan| plan.start != LaunchStart::Only);
             if launch.has_failed {

@@ -13,8 +13,8 @@ use prepage_core::params::launch::LaunchStart;
 use prepage_engine::store::single;
 use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::{sched, signals};
 use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
+use prepage_kernel::{sched, signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -292,6 +292,9 @@ impl Alone {
         let Some(mut result) = wait_for_result(&launches, longest) else {
             return self.say("the launch's end was not seen: nothing is learned");
         };
+        if result.is_given_up {
+            self.say("a file system does not answer: nothing is learned");
+        }
         if is_late && result.recording.is_some() {
             self.say("the recording began too late to be learned from");
             result.recording = None;
