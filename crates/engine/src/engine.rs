@@ -26,6 +26,7 @@ use prepage_kernel::swaps::{self, SwapKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Threads, rings and the processes followed.
 #[derive(Debug)]
@@ -35,6 +36,10 @@ pub struct Engine {
     capacities: Vec<(usize, u64)>,
     pool: Pool,
     observer: Mailbox<Command, Event>,
+    /// Threads that hung in an observation.
+    observers_given_up: Arc<AtomicUsize>,
+    /// Threads of earlier pools that hung.
+    earlier_given_up: usize,
     /// `None` where the kernel refuses: nothing is learned of anonymous pages then, and no onset is seen.
     faults: Option<FaultLog>,
     /// Turns the recording of file accesses on and off; `None` where there is none.
@@ -80,9 +85,13 @@ impl Engine {
         let faults = open_faults(&cores.all, &params.observe, &mut warnings);
         let trace = open_trace(&cores.all, &params.observe, &mut warnings);
         let switch = trace.as_ref().map(FileTrace::switch).transpose()?;
+        let observers_given_up = Arc::new(AtomicUsize::new(0));
+        let given_up = Arc::clone(&observers_given_up);
         Ok(Self {
             pool: Pool::start(&params.fetch, &cores)?,
-            observer: observer::start(trace, &params.observe)?,
+            observer: observer::start(trace, &params.observe, given_up)?,
+            observers_given_up,
+            earlier_given_up: 0,
             params: params.clone(),
             capacities,
             faults,
@@ -137,9 +146,10 @@ impl Engine {
         self.faults.as_ref().map(FaultLog::fds).unwrap_or_default()
     }
 
-    /// Threads that hung in a call and were replaced.
+    /// Threads that hung in a call, fetching or observing, and were replaced.
     pub fn threads_given_up(&self) -> usize {
-        self.pool.given_up()
+        let observing = self.observers_given_up.load(Ordering::Relaxed);
+        self.earlier_given_up + self.pool.given_up() + observing
     }
 
     fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {
@@ -173,7 +183,7 @@ impl Engine {
         (switch.began, switch.files) = (now, files);
         switch.copy = self.aims.remove(app);
         if files {
-            self.observer.tell(Command::Begin);
+            self.observer.tell(Command::Begin(app.clone()));
         }
         self.refresh_due.push(app.clone());
         self.observer.ring_done();
@@ -242,8 +252,8 @@ impl Engine {
             return;
         };
         if let Some(member) = self.roster.member(app, instance) {
-            let member = Arc::clone(member);
-            self.observer.tell(Command::Cool { member, pages });
+            let (app, member) = (app.clone(), Arc::clone(member));
+            self.observer.tell(Command::Cool { app, member, pages });
         }
     }
 }
@@ -354,7 +364,8 @@ impl Executor for Engine {
         if params.fetch != self.params.fetch {
             // The threads there were finish what they are at and end.
             let cores = cores(&self.capacities, &params.fetch);
-            self.pool = Pool::start(&params.fetch, &cores)?;
+            let pool = Pool::start(&params.fetch, &cores)?;
+            self.earlier_given_up += std::mem::replace(&mut self.pool, pool).given_up();
         }
         if params.observe != self.params.observe {
             if let Some(faults) = &mut self.faults {

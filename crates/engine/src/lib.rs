@@ -1,6 +1,6 @@
 //! Executes what prepage-core decides: fetching, observing and keeping profiles.
 //!
-//! [`Engine`] is the real [`Executor`]: worker threads fetch ([`fetch`]), one thread observes ([`observe`]), one
+//! [`Engine`] is the real [`Executor`]: worker threads fetch ([`fetch`]), others observe ([`observe`]), one
 //! writes profiles ([`store`]). All of them sleep until they are given something to do.
 #![forbid(unsafe_code)]
 

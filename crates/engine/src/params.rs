@@ -178,6 +178,9 @@ pub struct ObserveParams {
     pub access_events: bool,
     /// How long the end of a switch waits for fetching threads, in milliseconds.
     pub settle_ms: u64,
+    /// An observation that takes longer than this, in milliseconds, is given up; the application's next ones are not
+    /// made until it is through.
+    pub watchdog_ms: u64,
 }
 
 impl ObserveParams {
@@ -202,6 +205,7 @@ impl Default for ObserveParams {
             reclaimed_share_max: 0.02,
             access_events: true,
             settle_ms: 200,
+            watchdog_ms: 5_000,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The sign of life of a fetching thread, for its watchdog.
+//! The sign of life of a thread that may hang, for its watchdog.
 
 use prepage_kernel::clock::monotonic_ns;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,11 @@ impl Heart {
     /// The thread is idle.
     pub fn rest(&self) {
         self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the thread is idle.
+    pub fn rests(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
     }
 
     /// Whether the thread has been in one call for longer than `limit`.

@@ -5,7 +5,7 @@ use crate::members::Member;
 use crate::observe::anon_pages::{self, Question};
 use crate::observe::faults::FaultBuffer;
 use crate::observe::file_pages;
-use crate::observe::files::{FileEvents, FileTrace, InodeKey};
+use crate::observe::files::{FileEvents, FilesSeen, InodeKey};
 use crate::observe::opens::Opening;
 use crate::observe::resolve::{Paths, View, present_version};
 use crate::observe::waits::late;
@@ -48,15 +48,16 @@ pub struct Task {
 }
 
 impl Task {
-    fn pids(&self) -> BTreeSet<i32> {
+    /// Its processes.
+    pub fn pids(&self) -> BTreeSet<i32> {
         self.members.iter().map(|m| m.instance.pid).collect()
     }
 }
 
-/// Observes the switch.
+/// Observes the switch. `files` is what its file accesses were, where they were recorded.
 pub fn collect(
     task: &mut Task,
-    trace: Option<&FileTrace>,
+    files: Option<&FilesSeen>,
     opens: &[Opening],
     paths: &mut Paths,
     params: &ObserveParams,
@@ -66,8 +67,8 @@ pub fn collect(
     let fetched = fetched.unwrap_or_default();
     let mut seen = Observation::default();
     collect_anon(task, &fetched, params, &mut seen);
-    if let Some(trace) = trace.filter(|_| task.files) {
-        collect_files(task, trace, opens, paths, &mut seen);
+    if let Some(files) = files {
+        collect_files(task, files, opens, paths, &mut seen);
     }
     seen.stale_files.extend(fetched.stale_files);
     seen.timing.fetch_cpu_us = fetched.cpu_ns / 1_000;
@@ -132,7 +133,7 @@ const LOST_SHARE: u64 = 100;
 
 fn collect_files(
     task: &Task,
-    trace: &FileTrace,
+    recorded: &FilesSeen,
     opens: &[Opening],
     paths: &mut Paths,
     seen: &mut Observation,
@@ -143,18 +144,23 @@ fn collect_files(
         // The application has ended: its files cannot be named any more.
         return;
     }
-    let theirs = trace.of(&task.pids());
-    let ours = trace.of(&BTreeSet::from([std::process::id() as i32]));
+    let FilesSeen {
+        theirs,
+        ours,
+        waits,
+        reports_access,
+        lost,
+    } = recorded;
     let asked = asked_pages(task);
     for file in asked.keys() {
         paths.remember(file);
     }
-    find_unknown(task, &roots, &theirs, trace.reports_access(), opens, paths);
+    find_unknown(task, &roots, theirs, *reports_access, opens, paths);
     let mut files: BTreeMap<FileId, InodeKey> = asked
         .keys()
         .map(|file| (file.clone(), (file.device, file.inode)))
         .collect();
-    for (key, events) in &theirs {
+    for (key, events) in theirs {
         let present = |path| {
             let mut directories = roots.directories();
             directories.find_map(|root| present_version(root, *key, path))
@@ -168,7 +174,7 @@ fn collect_files(
         }
     }
     let wanted: HashSet<InodeKey> = files.values().copied().collect();
-    let mapped = match trace.reports_access() {
+    let mapped = match reports_access {
         true => HashMap::new(),
         false => file_pages::mapped(&task.members, &wanted),
     };
@@ -179,7 +185,7 @@ fn collect_files(
         let asked = asked.get(&file).unwrap_or(&no_pages);
         let theirs = theirs.get(&key).unwrap_or(&none);
         let ours = ours.get(&key).unwrap_or(&none);
-        let mut observation = match trace.reports_access() {
+        let mut observation = match reports_access {
             true => file_pages::from_reports(&roots, &file, asked, theirs, ours),
             false => {
                 let mapped = mapped.get(&key).unwrap_or(&not_mapped);
@@ -189,10 +195,10 @@ fn collect_files(
         observation.order = ranks.remove(&key).unwrap_or_default();
         seen.files.insert(file, observation);
     }
-    let waits = trace.waits(&task.pids());
-    seen.late = waits.map(|waits| late(&waits, &task.plan, &theirs, &ours));
-    seen.files_observed = trace.lost() == 0;
-    seen.events_lost += trace.lost();
+    let waits = waits.as_deref();
+    seen.late = waits.map(|waits| late(waits, &task.plan, theirs, ours));
+    seen.files_observed = *lost == 0;
+    seen.events_lost += lost;
 }
 
 /// The pages of the tables and of the plan, by file.

@@ -87,6 +87,21 @@ const EXTENTS_MAX: usize = 8192;
 /// Accesses kept in their order, over all processes: 56 bytes each.
 const IN_ORDER_MAX: usize = 1 << 15;
 
+/// What an application did to files in a switch.
+#[derive(Debug)]
+pub struct FilesSeen {
+    /// Its events, by inode.
+    pub theirs: HashMap<InodeKey, FileEvents>,
+    /// Those of our fetching threads.
+    pub ours: HashMap<InodeKey, FileEvents>,
+    /// Its waits for pages in flight; `None` where nothing tells them, or not all of it was kept.
+    pub waits: Option<Vec<Wait>>,
+    /// Whether the kernel reports accesses, and not only insertions.
+    pub reports_access: bool,
+    /// Events lost.
+    pub lost: u64,
+}
+
 /// The tracepoints' rings and what they showed since the switch began.
 #[derive(Debug)]
 pub struct FileTrace {
@@ -117,11 +132,6 @@ impl FileTrace {
             in_order: Vec::new(),
             lost: 0,
         })
-    }
-
-    /// Whether the kernel reports accesses, and not only insertions.
-    pub fn reports_access(&self) -> bool {
-        self.filemap.reports_access()
     }
 
     /// Descriptors that become readable when the rings are half full.
@@ -204,8 +214,18 @@ impl FileTrace {
         self.lost += drained.lost + overflow + drained.full;
     }
 
-    /// What these processes did to files, by inode.
-    pub fn of(&self, pids: &BTreeSet<i32>) -> HashMap<InodeKey, FileEvents> {
+    /// What the application of these processes did to files.
+    pub fn seen(&self, pids: &BTreeSet<i32>) -> FilesSeen {
+        FilesSeen {
+            theirs: self.of(pids),
+            ours: self.of(&BTreeSet::from([std::process::id() as i32])),
+            waits: self.waits(pids),
+            reports_access: self.filemap.reports_access(),
+            lost: self.lost,
+        }
+    }
+
+    fn of(&self, pids: &BTreeSet<i32>) -> HashMap<InodeKey, FileEvents> {
         let mut files: HashMap<InodeKey, FileEvents> = HashMap::new();
         for ((pid, key), events) in &self.events {
             if pids.contains(pid) {
@@ -220,17 +240,12 @@ impl FileTrace {
 
     /// The waits of these processes for pages in flight. `None` where the kernel does not report what they are told
     /// from, or not all of it was kept.
-    pub fn waits(&self, pids: &BTreeSet<i32>) -> Option<Vec<Wait>> {
+    fn waits(&self, pids: &BTreeSet<i32>) -> Option<Vec<Wait>> {
         let reports = |wanted| self.filemap.kinds().any(|kind| kind == wanted);
         let is_whole = self.lost == 0 && self.in_order.len() < IN_ORDER_MAX;
         let is_told = reports(FilemapKind::Fault) && reports(FilemapKind::MapPages) && is_whole;
         let theirs = self.in_order.iter().filter(|a| pids.contains(&a.pid));
         is_told.then(|| waits(theirs.copied().collect()))
-    }
-
-    /// Events lost since the switch began.
-    pub fn lost(&self) -> u64 {
-        self.lost
     }
 }
 

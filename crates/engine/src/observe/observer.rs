@@ -1,31 +1,39 @@
-//! The thread that observes: it sleeps until a switch begins or ends, or a ring is half full.
+//! The thread that observes: it sleeps until a switch begins or ends, or a ring is half full. It asks no process and no
+//! file system itself, so that it never hangs: [`Collectors`] do.
 
 use crate::error::Result;
 use crate::mailbox::{Closed, Inbox, Mailbox};
 use crate::members::Member;
 use crate::observe::collect::{Task, collect};
-use crate::observe::files::FileTrace;
+use crate::observe::collectors::{Collectors, Subject};
+use crate::observe::files::{FileTrace, FilesSeen};
 use crate::observe::opens::Opens;
 use crate::observe::resolve::Paths;
 use crate::params::ObserveParams;
+use prepage_core::app::Observation;
 use prepage_core::extent::ExtentSet;
 use prepage_core::identity::AppId;
 use prepage_core::machine::Event;
+use prepage_core::outcome::Void;
 use prepage_kernel::{process_madvise, sched};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What the observer is told.
 #[derive(Debug)]
 pub enum Command {
-    /// A switch begins whose file accesses are recorded; recording is on.
-    Begin,
+    /// A switch to this application begins whose file accesses are recorded; recording is on.
+    Begin(AppId),
     /// A switch is over; recording is off unless another such switch is under way.
     Collect(Box<Task>),
     /// Pages are to be made cold.
     Cool {
-        /// The process.
+        /// The application.
+        app: AppId,
+        /// Its process.
         member: Arc<Member>,
         /// Its virtual pages.
         pages: ExtentSet,
@@ -38,34 +46,43 @@ pub enum Command {
     Trace(Option<Box<FileTrace>>),
 }
 
-/// Creates the thread. Without a trace, file accesses are not observed.
+/// Creates the thread. Without a trace, file accesses are not observed. Threads that hang in an observation are counted in
+/// `given_up`.
 ///
 /// # Errors
 /// [`crate::Error::Thread`] where it cannot be created.
-pub fn start(trace: Option<FileTrace>, params: &ObserveParams) -> Result<Mailbox<Command, Event>> {
-    let params = params.clone();
+pub fn start(
+    trace: Option<FileTrace>,
+    params: &ObserveParams,
+    given_up: Arc<AtomicUsize>,
+) -> Result<Mailbox<Command, Event>> {
+    let collectors = Collectors::start(limit(params), given_up)?;
+    let params = Arc::new(params.clone());
     Mailbox::start("prepage-observer", move |inbox| {
         let thread = Thread {
             trace,
-            opens: None,
+            collectors,
             params,
             inbox,
             paths: HashMap::new(),
-            switches: 0,
+            opens: HashMap::new(),
         };
         thread.run();
     })
 }
 
+fn limit(params: &ObserveParams) -> Duration {
+    Duration::from_millis(params.watchdog_ms)
+}
+
 struct Thread {
     trace: Option<FileTrace>,
-    /// While file accesses are recorded.
-    opens: Option<Opens>,
-    params: ObserveParams,
+    collectors: Collectors,
+    params: Arc<ObserveParams>,
     inbox: Inbox<Command, Event>,
-    paths: HashMap<AppId, Paths>,
-    /// Switches under way whose file accesses are recorded.
-    switches: usize,
+    paths: HashMap<AppId, Arc<Mutex<Paths>>>,
+    /// Of each switch under way whose file accesses are recorded: `None` in it until the watch has begun.
+    opens: HashMap<AppId, Arc<Mutex<Option<Opens>>>>,
 }
 
 impl Thread {
@@ -73,7 +90,7 @@ impl Thread {
         loop {
             self.wait();
             self.inbox.silence();
-            if let Some(trace) = self.trace.as_mut().filter(|_| self.switches > 0) {
+            if let Some(trace) = self.trace.as_mut().filter(|_| !self.opens.is_empty()) {
                 trace.drain();
             }
             loop {
@@ -89,7 +106,7 @@ impl Thread {
     fn wait(&self) {
         let mut fds = vec![PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN)];
         let rings = self.trace.as_ref().map(FileTrace::fds).unwrap_or_default();
-        if self.switches > 0 {
+        if !self.opens.is_empty() {
             fds.extend(
                 rings
                     .into_iter()
@@ -102,49 +119,102 @@ impl Thread {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Begin => {
-                self.switches += 1;
-                if let (1, Some(trace)) = (self.switches, &mut self.trace) {
-                    trace.clear();
-                    self.opens = Opens::start();
-                }
-            }
-            Command::Collect(task) => self.collect(*task),
-            Command::Cool { member, pages } => {
-                let ranges: Vec<_> = pages.extents().iter().map(|e| e.start..e.end()).collect();
-                // A process that ended has no pages to make cold.
-                let pidfd = member.process.pidfd();
-                let _ = process_madvise::advise_all(pidfd, process_madvise::Advice::Cold, &ranges);
+            Command::Begin(app) => self.begin(app),
+            Command::Collect(task) => self.collect(task),
+            Command::Cool { app, member, pages } => {
+                let cool = move || {
+                    let ranges: Vec<_> = pages.extents().iter().map(|e| e.start..e.end()).collect();
+                    // A process that ended has no pages to make cold.
+                    let pidfd = member.process.pidfd();
+                    let advice = process_madvise::Advice::Cold;
+                    let _ = process_madvise::advise_all(pidfd, advice, &ranges);
+                };
+                // What is not cooled looks used to the kernel for a while.
+                self.collectors.run(Subject::App(app), Box::new(cool));
             }
             Command::Forget(app) => drop(self.paths.remove(&app)),
             Command::SetParams(params) => {
                 if let Some(trace) = &mut self.trace {
                     trace.set_files_max(params.file_buffer_files);
                 }
-                self.params = *params;
+                self.collectors.set_limit(limit(&params));
+                self.params = Arc::from(params);
             }
             Command::Trace(trace) => self.trace = trace.map(|trace| *trace),
         }
     }
 
-    fn collect(&mut self, mut task: Task) {
+    fn begin(&mut self, app: AppId) {
+        if let (true, Some(trace)) = (self.opens.is_empty(), &mut self.trace) {
+            trace.clear();
+        }
+        let opens = Arc::new(Mutex::new(None));
+        if self.trace.is_some() {
+            let opens = Arc::clone(&opens);
+            let start = move || {
+                if let Ok(mut opens) = opens.lock() {
+                    *opens = Opens::start();
+                }
+            };
+            self.collectors.run(Subject::Mounts, Box::new(start));
+        }
+        self.opens.insert(app, opens);
+    }
+
+    fn collect(&mut self, mut task: Box<Task>) {
         let before = sched::thread_cpu_time_ns();
-        self.switches -= usize::from(task.files);
+        let mut files = None;
         if let Some(trace) = self.trace.as_mut().filter(|_| task.files) {
             trace.drain();
+            files = Some(trace.seen(&task.pids()));
         }
+        let opens = self.opens.remove(&task.app).unwrap_or_default();
         let paths = self.paths.entry(task.app.clone()).or_default();
-        let opens = self.opens.as_mut().map(Opens::seen).unwrap_or_default();
-        let mut observation = collect(&mut task, self.trace.as_ref(), opens, paths, &self.params);
-        if self.switches == 0 {
-            self.opens = None;
+        let (paths, params) = (Arc::clone(paths), Arc::clone(&self.params));
+        let (app, switch) = (task.app.clone(), task.switch);
+        let outbox = self.inbox.outbox().clone();
+        let own_ns = sched::thread_cpu_time_ns().saturating_sub(before);
+        let collect = move || {
+            let before = sched::thread_cpu_time_ns();
+            let mut seen = collect_with(&mut task, files.as_ref(), &opens, &paths, &params);
+            drop(opens);
+            let cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
+            seen.timing.management_cpu_us = (own_ns + cpu_ns) / 1_000;
+            outbox.send(Event::Observed {
+                app: task.app,
+                switch: task.switch,
+                observation: Box::new(seen),
+            });
+        };
+        let is_made = (self.collectors).run(Subject::App(app.clone()), Box::new(collect));
+        if !is_made {
+            let observation = Box::new(Observation {
+                void: Some(Void::EventsLost),
+                ..Observation::default()
+            });
+            self.inbox.outbox().send(Event::Observed {
+                app,
+                switch,
+                observation,
+            });
         }
-        let cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
-        observation.timing.management_cpu_us = cpu_ns / 1_000;
-        self.inbox.outbox().send(Event::Observed {
-            app: task.app,
-            switch: task.switch,
-            observation: Box::new(observation),
-        });
+    }
+}
+
+/// As [`collect`]. What hangs keeps what it has locked: the observation then goes without.
+fn collect_with(
+    task: &mut Task,
+    files: Option<&FilesSeen>,
+    opens: &Mutex<Option<Opens>>,
+    paths: &Mutex<Paths>,
+    params: &ObserveParams,
+) -> Observation {
+    let opened = match opens.try_lock() {
+        Ok(mut opens) => opens.as_mut().map(Opens::seen).unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    match paths.try_lock() {
+        Ok(mut paths) => collect(task, files, &opened, &mut paths, params),
+        Err(_) => collect(task, files, &opened, &mut Paths::default(), params),
     }
 }

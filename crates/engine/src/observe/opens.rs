@@ -1,17 +1,17 @@
 //! The paths that processes open during a switch, from fanotify.
 //!
 //! Tracepoints name files by inode. A file that is mapped or held open has its path in /proc; one that is opened, read
-//! and closed within the switch has it only here.
+//! and closed within the switch has it only here. Both to begin and to take an opening asks file systems, and may hang.
 
 use prepage_kernel::fanotify::Fanotify;
-use prepage_kernel::mountinfo;
+use prepage_kernel::mountinfo::{self, Mount};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Most file systems watched.
 const FILE_SYSTEMS_MAX: usize = 16;
 
-/// Most openings kept for the switches under way.
+/// Most openings taken of one switch.
 const OPENINGS_MAX: usize = 4096;
 
 /// A process opened a file.
@@ -31,17 +31,16 @@ pub struct Opening {
 
 /// A watch on all file systems of block devices, and on overlays.
 #[derive(Debug)]
-pub struct Opens {
-    watch: Fanotify,
-    seen: Vec<Opening>,
-}
+pub struct Opens(Fanotify);
 
 impl Opens {
     /// Begins to watch. `None` where fanotify is not to be had: such files then stay with demand paging.
     pub fn start() -> Option<Self> {
         let watch = Fanotify::new().ok()?;
         let mounts = mountinfo::read().ok()?;
-        let disks = mounts.iter().filter(|m| m.source.starts_with("/dev"));
+        // A process serves FUSE: to open a file once more for an event may wait for it.
+        let is_disk = |m: &&Mount| m.source.starts_with("/dev") && !m.fs_type.starts_with("fuse");
+        let disks = mounts.iter().filter(is_disk);
         // A machine may have as many overlays as containers.
         let overlays = mounts.iter().filter(|m| m.fs_type == "overlay");
         let mut devices = BTreeSet::new();
@@ -51,25 +50,20 @@ impl Opens {
                 let _ = watch.mark_filesystem(&mount.mount_point);
             }
         }
-        Some(Self {
-            watch,
-            seen: Vec::new(),
-        })
+        Some(Self(watch))
     }
 
-    /// What was opened since the watch began.
-    pub fn seen(&mut self) -> &[Opening] {
-        let room = OPENINGS_MAX.saturating_sub(self.seen.len());
-        let mut seen = std::mem::take(&mut self.seen);
-        self.drain(room, |opening| seen.push(opening));
-        self.seen = seen;
-        &self.seen
+    /// What was opened since the watch began, and nobody has taken.
+    pub fn seen(&mut self) -> Vec<Opening> {
+        let mut seen = Vec::new();
+        self.drain(OPENINGS_MAX, |opening| seen.push(opening));
+        seen
     }
 
     /// Takes about so many of the openings that nobody has taken, in order.
     pub fn drain(&mut self, openings_max: usize, mut visit: impl FnMut(Opening)) {
         // What cannot be read now is not resolved.
-        let _ = self.watch.drain(openings_max, |opened| {
+        let _ = self.0.drain(openings_max, |opened| {
             visit(Opening {
                 pid: opened.pid,
                 dev: opened.stat.dev,

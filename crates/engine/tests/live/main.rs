@@ -5,6 +5,7 @@ mod disks;
 mod faults;
 mod files;
 mod groups;
+mod hang;
 mod late;
 mod launch_fetch;
 mod launch_places;

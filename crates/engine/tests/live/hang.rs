@@ -1,0 +1,126 @@
+//! An application whose files lie on a file system that never answers.
+
+use crate::rig::{Rig, params};
+use prepage_core::app::{Known, Observation};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::file::FileTargets;
+use prepage_core::identity::{AppId, AppKind, FileId};
+use prepage_core::machine::{Action, Event};
+use prepage_core::outcome::Void;
+use prepage_core::plan::Plan;
+use prepage_engine::{EngineParams, Executor, Members};
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::sched::sleep_us;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A child that sees a FUSE file system in this directory, in a mount namespace of its own. It holds the descriptor by which
+/// requests would be answered, and answers none. With it, all of that ends.
+fn with_dead_file_system(directory: &Path) -> Child {
+    const MOUNT: &str = r#"exec 9<>/dev/fuse &&
+        mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 dead "$1" && shift && exec "$@""#;
+    let directory = directory.to_str().expect("text");
+    let through = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", directory];
+    Child::spawn_through(&through, 1)
+}
+
+/// A plan of a file there.
+fn plan_of_dead_file(directory: &Path) -> Plan {
+    let wanted = Extent::new(0, 16);
+    let targets = FileTargets {
+        file: FileId {
+            path: directory.join("file").to_str().expect("text").into(),
+            device: (0, 1),
+            inode: 7,
+            size: 1 << 20,
+            mtime_ns: 0,
+        },
+        wanted: ExtentSet::from(vec![wanted]),
+        read: ExtentSet::from(vec![wanted]),
+        reads: vec![(0, wanted)],
+        gap_pages: 0,
+    };
+    Plan {
+        files: vec![targets],
+        ..Plan::default()
+    }
+}
+
+/// A switch to this application in which nothing is fetched, and which is ended at once.
+fn switch(rig: &mut Rig, app: &AppId, number: u64, plan: &Plan) {
+    let observe = Action::Observe {
+        app: app.clone(),
+        switch: number,
+        files: true,
+    };
+    let collect = Action::Collect {
+        app: app.clone(),
+        switch: number,
+        plan: Arc::new(plan.clone()),
+        known: Known::default(),
+    };
+    for action in [observe, collect] {
+        rig.engine.perform(monotonic_ns(), action);
+    }
+}
+
+/// The next observation, if there is one within two seconds.
+fn next_observation(rig: &mut Rig) -> Option<(AppId, u64, Observation)> {
+    (0..200).find_map(|_| {
+        sleep_us(10_000);
+        let observed = |event| match event {
+            Event::Observed {
+                app,
+                switch,
+                observation,
+            } => Some((app, switch, *observation)),
+            _ => None,
+        };
+        rig.engine.events().into_iter().find_map(observed)
+    })
+}
+
+#[test]
+fn a_file_system_that_never_answers_holds_up_its_application_only() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let (stuck, other) = (with_dead_file_system(&directory.0), Child::spawn(1));
+    let mut engine = EngineParams::default();
+    engine.observe.watchdog_ms = 50;
+    let mut rig = Rig::new(&stuck, &engine, params());
+    let (app, other_app) = (rig.app.clone(), named("other"));
+    rig.engine.follow(&other_app, &[Members::Tree(other.pid())]);
+    let dead = plan_of_dead_file(&directory.0);
+
+    switch(&mut rig, &app, 1, &dead);
+    assert!(next_observation(&mut rig).is_none(), "that hangs");
+    switch(&mut rig, &other_app, 1, &Plan::default());
+    let (observed, _, seen) = next_observation(&mut rig).expect("others are observed");
+    assert_eq!((observed, seen.void), (other_app, None));
+    assert!(seen.files_observed);
+    assert_eq!(rig.engine.threads_given_up(), 1);
+
+    // No more threads than one hang in it.
+    switch(&mut rig, &app, 2, &dead);
+    let (_, number, seen) = next_observation(&mut rig).expect("an answer");
+    assert_eq!((number, seen.void), (2, Some(Void::EventsLost)));
+    assert_eq!(rig.engine.threads_given_up(), 1);
+
+    // The file system is gone, and what hung goes on.
+    drop(stuck);
+    let (_, number, _) = next_observation(&mut rig).expect("the first one, at last");
+    assert_eq!(number, 1);
+    eventually("the application is observed again", || {
+        switch(&mut rig, &app, 3, &Plan::default());
+        next_observation(&mut rig).is_some_and(|(_, _, seen)| seen.void.is_none())
+    });
+}
+
+fn named(name: &str) -> AppId {
+    AppId {
+        kind: AppKind::Named,
+        name: name.into(),
+        owner: 0,
+    }
+}
