@@ -373,6 +373,8 @@ pub struct StatusReply {
     pub under_pressure: bool,
     /// What does not work on this machine, and what that costs.
     pub missing: Vec<String>,
+    /// Threads that hung in a system call, fetching or observing, and were given up.
+    pub threads_given_up: u64,
     /// The applications tracked.
     pub apps: Vec<AppStatus>,
 }

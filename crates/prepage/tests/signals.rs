@@ -160,6 +160,10 @@ impl WakingExecutor for Scripted {
         Vec::new()
     }
 
+    fn threads_given_up(&self) -> usize {
+        0
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }

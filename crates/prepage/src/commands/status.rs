@@ -25,6 +25,12 @@ fn words(status: &StatusReply) -> String {
     if !status.missing.is_empty() {
         text += "some things are missing on this machine: see `prepage doctor`\n";
     }
+    if status.threads_given_up > 0 {
+        let threads = status.threads_given_up;
+        text += &format!(
+            "threads given up, since a disk, a file system or a process did not answer: {threads}\n"
+        );
+    }
     if status.apps.is_empty() {
         return text + "no application of yours is tracked: see `prepage track --help`";
     }

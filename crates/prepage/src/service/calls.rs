@@ -461,6 +461,7 @@ impl Service {
             core_policy: self.core_policy,
             under_pressure: self.pressure.as_ref().is_some_and(|p| p.is_on()),
             missing: self.missing.clone(),
+            threads_given_up: self.executor.threads_given_up() as u64,
             apps: apps.filter_map(status).collect(),
         }
     }

@@ -21,6 +21,7 @@ pub use start::{Options, run};
 
 use crate::config::Config;
 use crate::identity::Surroundings;
+use crate::log_warning;
 use crate::sources::api::ApiSocket;
 use crate::sources::exits::Exits;
 use crate::sources::groups::Groups;
@@ -51,6 +52,9 @@ pub trait WakingExecutor: Executor {
     /// Asks for events anew, by other descriptors: those of cores that were offline meanwhile have ended. Returns what the
     /// kernel refused, and what that costs.
     fn open_rings_anew(&mut self) -> Vec<String>;
+
+    /// Threads that hung in a call and were given up, so far.
+    fn threads_given_up(&self) -> usize;
 }
 
 impl WakingExecutor for Engine {
@@ -64,6 +68,10 @@ impl WakingExecutor for Engine {
 
     fn open_rings_anew(&mut self) -> Vec<String> {
         Engine::open_rings_anew(self)
+    }
+
+    fn threads_given_up(&self) -> usize {
+        Engine::threads_given_up(self)
     }
 }
 
@@ -110,6 +118,8 @@ pub struct Service {
     /// None where the kernel does not say it.
     sleep: Option<Sleep>,
     around: Surroundings,
+    /// Of the executor, as far as they were logged.
+    threads_given_up: usize,
     /// New connections are not taken before this time: the kernel refused one.
     listening_again: Option<Nanos>,
     ending: bool,
@@ -142,7 +152,19 @@ impl Service {
             self.executor.listen(!is_off);
             self.watch_execs();
         }
+        self.see_given_up();
         began
+    }
+
+    fn see_given_up(&mut self) {
+        let given_up = self.executor.threads_given_up();
+        if given_up > self.threads_given_up {
+            log_warning!(
+                "a thread hangs in a system call and was given up, {given_up} so far: a disk, a file system or a process \
+                 does not answer"
+            );
+        }
+        self.threads_given_up = given_up;
     }
 
     /// A switch begins, to the copy of the application that process `pid` belongs to, or to all. Returns whether it did.

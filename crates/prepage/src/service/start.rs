@@ -241,6 +241,7 @@ impl Service {
             pressure,
             sleep,
             around: discover::surroundings(),
+            threads_given_up: 0,
             listening_again: None,
             ending: false,
         };
