@@ -183,7 +183,8 @@ impl Engine {
         (switch.began, switch.files) = (now, files);
         switch.copy = self.aims.remove(app);
         if files {
-            self.observer.tell(Command::Begin(app.clone()));
+            let copies = self.roster.copies(app);
+            self.observer.tell(Command::Begin(app.clone(), copies));
         }
         self.refresh_due.push(app.clone());
         self.observer.ring_done();

@@ -89,6 +89,13 @@ impl Roster {
         self.by_pid.get(&pid)
     }
 
+    /// The copies of an application.
+    pub fn copies(&self, app: &AppId) -> Vec<Members> {
+        let followed = self.apps.get(app).into_iter();
+        let copies = followed.flat_map(|followed| &followed.copies);
+        copies.map(|(copy, _)| copy.clone()).collect()
+    }
+
     /// The copy of an application that a process belongs to; `None` where there is only one, or it is in none.
     pub fn copy_of(&self, app: &AppId, pid: i32) -> Option<&Members> {
         let several = self.apps.get(app).filter(|f| f.copies.len() > 1)?;
@@ -202,7 +209,8 @@ fn open_member(pid: i32) -> prepage_kernel::Result<Member> {
     })
 }
 
-fn pids_of(how: &Members) -> BTreeSet<i32> {
+/// The processes that are there now.
+pub fn pids_of(how: &Members) -> BTreeSet<i32> {
     match how {
         Members::Cgroup(dir) => prepage_kernel::cgroup::procs(dir)
             .unwrap_or_default()

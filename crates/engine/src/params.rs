@@ -168,7 +168,7 @@ pub struct ObserveParams {
     pub lookback_ms: u64,
     /// Most demand faults kept for one switch: the paper's fault buffer.
     pub fault_buffer_pages: usize,
-    /// Most distinct (process, file) pairs kept for one switch.
+    /// Most distinct (process, file) pairs kept for one switch, of the application's own processes.
     pub file_buffer_files: usize,
     /// Share (0 to 1) of the pages mapped by prepaging that may be swapped out again at the end of the switch;
     /// above it the observation is void.

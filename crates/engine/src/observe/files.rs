@@ -6,7 +6,8 @@
 //! reported, and use is told from what is mapped at the end ([`super::collect`]).
 
 use crate::error::Result;
-use crate::observe::waits::{self, Wait, waits};
+use crate::observe::file_table::FileTable;
+use crate::observe::waits::{Access, Wait, waits};
 use crate::params::ObserveParams;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::WINDOW_PAGES;
@@ -75,6 +76,38 @@ impl FileEvents {
     pub fn added(&self) -> ExtentSet {
         pages(&self.added)
     }
+
+    /// Takes an event. Of a fault that mapped pages, `page` is the one that it was for, if known. Returns whether there
+    /// was room.
+    pub(super) fn add(&mut self, access: &Access, page: Option<u64>) -> bool {
+        let (at, extent) = (access.at, access.extent);
+        match access.kind {
+            FilemapKind::Added => append(&mut self.added, Event { at, extent }),
+            FilemapKind::MapPages => {
+                let is_kept = page.is_none_or(|page| {
+                    let extent = Extent::new(page, 1);
+                    append(&mut self.accessed, Event { at, extent })
+                });
+                push(&mut self.mapped, Event { at, extent }) && is_kept
+            }
+            FilemapKind::Fault | FilemapKind::GetPages => {
+                append(&mut self.accessed, Event { at, extent })
+            }
+        }
+    }
+
+    /// Whether there is room for any event.
+    pub(super) fn has_room(&self) -> bool {
+        let lists = [&self.accessed, &self.mapped, &self.added];
+        lists.iter().all(|list| list.len() < EXTENTS_MAX)
+    }
+
+    /// Adds what another process did to the file.
+    pub(super) fn extend(&mut self, other: &FileEvents) {
+        self.accessed.extend_from_slice(&other.accessed);
+        self.mapped.extend_from_slice(&other.mapped);
+        self.added.extend_from_slice(&other.added);
+    }
 }
 
 fn pages(events: &[Event]) -> ExtentSet {
@@ -83,9 +116,6 @@ fn pages(events: &[Event]) -> ExtentSet {
 
 /// Extents kept for one process and file, of each kind.
 const EXTENTS_MAX: usize = 8192;
-
-/// Accesses kept in their order, over all processes: 56 bytes each.
-const IN_ORDER_MAX: usize = 1 << 15;
 
 /// What an application did to files in a switch.
 #[derive(Debug)]
@@ -107,10 +137,8 @@ pub struct FilesSeen {
 pub struct FileTrace {
     filemap: Filemap,
     rings: TracepointRings,
-    files_max: usize,
-    events: HashMap<(i32, InodeKey), FileEvents>,
-    /// What waits are told from.
-    in_order: Vec<waits::Access>,
+    table: FileTable,
+    /// Events that the rings lost.
     lost: u64,
 }
 
@@ -127,9 +155,7 @@ impl FileTrace {
         Ok(Self {
             filemap,
             rings,
-            files_max: params.file_buffer_files,
-            events: HashMap::new(),
-            in_order: Vec::new(),
+            table: FileTable::new(params.file_buffer_files),
             lost: 0,
         })
     }
@@ -147,23 +173,20 @@ impl FileTrace {
         Ok(self.rings.switch()?)
     }
 
-    /// Sets how many (process, file) pairs are kept for one switch, from the next drain on.
-    pub fn set_files_max(&mut self, files: usize) {
-        self.files_max = files;
+    /// What was recorded is kept in this.
+    pub fn table(&mut self) -> &mut FileTable {
+        &mut self.table
     }
 
     /// Forgets what was recorded.
     pub fn clear(&mut self) {
-        self.events.clear();
-        self.in_order.clear();
+        self.table.clear();
         self.lost = 0;
     }
 
-    /// Takes what is in the rings.
-    pub fn drain(&mut self) {
-        let (filemap, events, files_max) = (&self.filemap, &mut self.events, self.files_max);
-        let in_order = &mut self.in_order;
-        let mut overflow = 0;
+    /// Takes what is in the rings. `members` looks up which processes' events are wanted, where they do not all fit.
+    pub fn drain(&mut self, members: impl Fn() -> BTreeSet<i32>) {
+        let (filemap, table) = (&self.filemap, &mut self.table);
         let mut faults = FaultAddresses::default();
         let drained = self.rings.drain(|sample| {
             if faults.note(&sample) {
@@ -172,80 +195,38 @@ impl FileTrace {
             let Some(event) = filemap.decode(sample.event_id, sample.raw) else {
                 return;
             };
-            let key = (sample.pid, (event.dev, event.inode));
-            if events.len() >= files_max && !events.contains_key(&key) {
-                overflow += 1;
-                return;
-            }
-            let file = events.entry(key).or_default();
-            let extent = Extent::new(event.first_page, event.page_count);
-            let at = sample.time_ns;
-            let has_room = match event.kind {
-                FilemapKind::Added => append(&mut file.added, Event { at, extent }),
-                FilemapKind::MapPages => {
-                    let address = faults.take(sample.tid);
-                    let page = address.and_then(|a| accessed_page(extent, a));
-                    let is_kept = page.is_none_or(|page| {
-                        let extent = Extent::new(page, 1);
-                        append(&mut file.accessed, Event { at, extent })
-                    });
-                    push(&mut file.mapped, Event { at, extent }) && is_kept
-                }
-                FilemapKind::Fault | FilemapKind::GetPages => {
-                    append(&mut file.accessed, Event { at, extent })
-                }
+            let access = Access {
+                at: sample.time_ns,
+                pid: sample.pid,
+                tid: sample.tid,
+                kind: event.kind,
+                key: (event.dev, event.inode),
+                extent: Extent::new(event.first_page, event.page_count),
             };
-            overflow += u64::from(!has_room);
-            if event.kind == FilemapKind::Added {
-                return;
-            }
-            if in_order.len() < IN_ORDER_MAX {
-                in_order.push(waits::Access {
-                    at,
-                    pid: sample.pid,
-                    tid: sample.tid,
-                    kind: event.kind,
-                    key: (event.dev, event.inode),
-                    extent,
-                });
-            }
+            let address = match event.kind {
+                FilemapKind::MapPages => faults.take(sample.tid),
+                _ => None,
+            };
+            let page = address.and_then(|a| accessed_page(access.extent, a));
+            table.add(access, page, &members);
         });
         // What a full ring lost is counted later, or never: at least one.
-        self.lost += drained.lost + overflow + drained.full;
+        self.lost += drained.lost + drained.full;
     }
 
     /// What the application of these processes did to files.
     pub fn seen(&self, pids: &BTreeSet<i32>) -> FilesSeen {
-        FilesSeen {
-            theirs: self.of(pids),
-            ours: self.of(&BTreeSet::from([std::process::id() as i32])),
-            waits: self.waits(pids),
-            reports_access: self.filemap.reports_access(),
-            lost: self.lost,
-        }
-    }
-
-    fn of(&self, pids: &BTreeSet<i32>) -> HashMap<InodeKey, FileEvents> {
-        let mut files: HashMap<InodeKey, FileEvents> = HashMap::new();
-        for ((pid, key), events) in &self.events {
-            if pids.contains(pid) {
-                let file = files.entry(*key).or_default();
-                file.accessed.extend_from_slice(&events.accessed);
-                file.mapped.extend_from_slice(&events.mapped);
-                file.added.extend_from_slice(&events.added);
-            }
-        }
-        files
-    }
-
-    /// The waits of these processes for pages in flight. `None` where the kernel does not report what they are told
-    /// from, or not all of it was kept.
-    fn waits(&self, pids: &BTreeSet<i32>) -> Option<Vec<Wait>> {
+        let lost = self.lost + self.table.overflow();
         let reports = |wanted| self.filemap.kinds().any(|kind| kind == wanted);
-        let is_whole = self.lost == 0 && self.in_order.len() < IN_ORDER_MAX;
-        let is_told = reports(FilemapKind::Fault) && reports(FilemapKind::MapPages) && is_whole;
-        let theirs = self.in_order.iter().filter(|a| pids.contains(&a.pid));
-        is_told.then(|| waits(theirs.copied().collect()))
+        let tells_waits = reports(FilemapKind::Fault) && reports(FilemapKind::MapPages);
+        let in_order = (tells_waits && lost == 0).then(|| self.table.in_order(pids));
+        FilesSeen {
+            theirs: self.table.of(pids),
+            ours: self.table.of(&BTreeSet::from([std::process::id() as i32])),
+            waits: in_order.flatten().map(waits),
+            reports_access: self.filemap.reports_access(),
+            lost,
+        }
     }
 }
 

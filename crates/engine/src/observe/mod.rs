@@ -9,6 +9,7 @@ pub mod collect;
 pub mod collectors;
 pub mod faults;
 pub mod file_pages;
+pub mod file_table;
 pub mod files;
 pub mod observer;
 pub(crate) mod opens;

@@ -1,9 +1,10 @@
-//! The thread that observes: it sleeps until a switch begins or ends, or a ring is half full. It asks no process and no
-//! file system itself, so that it never hangs: [`Collectors`] do.
+//! The thread that observes: it sleeps until a switch begins or ends, or a ring is half full. It asks no file system
+//! and no process for its memory, so that it never hangs: [`Collectors`] do.
 
 use crate::error::Result;
+use crate::executor::Members;
 use crate::mailbox::{Closed, Inbox, Mailbox};
-use crate::members::Member;
+use crate::members::{self, Member};
 use crate::observe::collect::{Task, collect};
 use crate::observe::collectors::{Collectors, Subject};
 use crate::observe::files::{FileTrace, FilesSeen};
@@ -25,8 +26,8 @@ use std::time::Duration;
 /// What the observer is told.
 #[derive(Debug)]
 pub enum Command {
-    /// A switch to this application begins whose file accesses are recorded; recording is on.
-    Begin(AppId),
+    /// A switch to this application, with these copies, begins whose file accesses are recorded; recording is on.
+    Begin(AppId, Vec<Members>),
     /// A switch is over; recording is off unless another such switch is under way.
     Collect(Box<Task>),
     /// Pages are to be made cold.
@@ -65,7 +66,7 @@ pub fn start(
             params,
             inbox,
             paths: HashMap::new(),
-            opens: HashMap::new(),
+            recorded: HashMap::new(),
         };
         thread.run();
     })
@@ -81,8 +82,16 @@ struct Thread {
     params: Arc<ObserveParams>,
     inbox: Inbox<Command, Event>,
     paths: HashMap<AppId, Arc<Mutex<Paths>>>,
-    /// Of each switch under way whose file accesses are recorded: `None` in it until the watch has begun.
-    opens: HashMap<AppId, Arc<Mutex<Option<Opens>>>>,
+    /// The switches under way whose file accesses are recorded.
+    recorded: HashMap<AppId, Recorded>,
+}
+
+/// A switch whose file accesses are recorded.
+#[derive(Debug, Default)]
+struct Recorded {
+    copies: Vec<Members>,
+    /// `None` until the watch has begun.
+    opens: Arc<Mutex<Option<Opens>>>,
 }
 
 impl Thread {
@@ -90,8 +99,8 @@ impl Thread {
         loop {
             self.wait();
             self.inbox.silence();
-            if let Some(trace) = self.trace.as_mut().filter(|_| !self.opens.is_empty()) {
-                trace.drain();
+            if !self.recorded.is_empty() {
+                self.drain();
             }
             loop {
                 match self.inbox.take() {
@@ -106,7 +115,7 @@ impl Thread {
     fn wait(&self) {
         let mut fds = vec![PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN)];
         let rings = self.trace.as_ref().map(FileTrace::fds).unwrap_or_default();
-        if !self.opens.is_empty() {
+        if !self.recorded.is_empty() {
             fds.extend(
                 rings
                     .into_iter()
@@ -119,7 +128,7 @@ impl Thread {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Begin(app) => self.begin(app),
+            Command::Begin(app, copies) => self.begin(app, copies),
             Command::Collect(task) => self.collect(task),
             Command::Cool { app, member, pages } => {
                 let cool = move || {
@@ -135,7 +144,7 @@ impl Thread {
             Command::Forget(app) => drop(self.paths.remove(&app)),
             Command::SetParams(params) => {
                 if let Some(trace) = &mut self.trace {
-                    trace.set_files_max(params.file_buffer_files);
+                    trace.table().set_files_max(params.file_buffer_files);
                 }
                 self.collectors.set_limit(limit(&params));
                 self.params = Arc::from(params);
@@ -144,13 +153,29 @@ impl Thread {
         }
     }
 
-    fn begin(&mut self, app: AppId) {
-        if let (true, Some(trace)) = (self.opens.is_empty(), &mut self.trace) {
-            trace.clear();
+    fn drain(&mut self) {
+        let recorded = &self.recorded;
+        if let Some(trace) = &mut self.trace {
+            trace.drain(|| {
+                let copies = recorded.values().flat_map(|switch| &switch.copies);
+                let pids = copies.flat_map(members::pids_of);
+                // What we read is ours.
+                pids.chain([std::process::id().cast_signed()]).collect()
+            });
         }
-        let opens = Arc::new(Mutex::new(None));
-        if self.trace.is_some() {
-            let opens = Arc::clone(&opens);
+    }
+
+    fn begin(&mut self, app: AppId, copies: Vec<Members>) {
+        let switch = Recorded {
+            copies,
+            opens: Arc::default(),
+        };
+        if let Some(trace) = &mut self.trace {
+            match self.recorded.is_empty() {
+                true => trace.clear(),
+                false => trace.table().forget_owners(),
+            }
+            let opens = Arc::clone(&switch.opens);
             let start = move || {
                 if let Ok(mut opens) = opens.lock() {
                     *opens = Opens::start();
@@ -158,17 +183,20 @@ impl Thread {
             };
             self.collectors.run(Subject::Mounts, Box::new(start));
         }
-        self.opens.insert(app, opens);
+        self.recorded.insert(app, switch);
     }
 
     fn collect(&mut self, mut task: Box<Task>) {
         let before = sched::thread_cpu_time_ns();
         let mut files = None;
-        if let Some(trace) = self.trace.as_mut().filter(|_| task.files) {
-            trace.drain();
-            files = Some(trace.seen(&task.pids()));
+        if task.files {
+            self.drain();
         }
-        let opens = self.opens.remove(&task.app).unwrap_or_default();
+        let Recorded { opens, .. } = self.recorded.remove(&task.app).unwrap_or_default();
+        if let Some(trace) = self.trace.as_mut().filter(|_| task.files) {
+            files = Some(trace.seen(&task.pids()));
+            trace.table().forget_owners();
+        }
         let paths = self.paths.entry(task.app.clone()).or_default();
         let (paths, params) = (Arc::clone(paths), Arc::clone(&self.params));
         let (app, switch) = (task.app.clone(), task.switch);

@@ -48,6 +48,30 @@ fn extents_read_by_system_call_are_cached_before_they_are_read() {
 }
 
 #[test]
+fn files_of_strangers_leave_the_observation_whole() {
+    const FILES_MAX: usize = 64;
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("read", 64);
+    let (mut child, mut stranger) = (Child::spawn(1), Child::spawn(1));
+    let mut engine = EngineParams::default();
+    engine.observe.file_buffer_files = FILES_MAX;
+    let mut rig = Rig::new(&child, &engine, params());
+    let others: Vec<_> = (0..2 * FILES_MAX)
+        .map(|n| directory.file(&format!("other-{n}"), 1))
+        .collect();
+    drop_cache(&path);
+    let record = rig.switch(|| {
+        prepage_kernel::sched::sleep_us(20_000);
+        for other in &others {
+            stranger.tell_file("readfile", other, 0, 1);
+        }
+        child.tell_file("readfile", &path, 0, 64);
+    });
+    assert_eq!((record.void, record.events_lost), (None, 0), "{record:?}");
+    assert_eq!(of_files(&record).demanded, 64, "{record:?}");
+}
+
+#[test]
 fn what_is_known_is_fetched_in_switches_whose_accesses_are_not_observed() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
     let path = directory.file("known", FILE_PAGES);
