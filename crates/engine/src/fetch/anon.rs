@@ -29,7 +29,11 @@ struct Absent {
     map: Vec<Range<u64>>,
     /// To be brought to the swap cache only.
     watch: Vec<Range<u64>>,
-    /// The last of these that is private and swapped out: it may be mapped, to wait for the others.
+    /// Of pieces none of whose pages has an entry in the page table: shared memory that was swapped out, or nothing.
+    empty: Vec<Range<u64>>,
+    /// Without an entry, beside pages that are swapped out: given back to the kernel (MADV_DONTNEED).
+    holes: Vec<Range<u64>>,
+    /// The last to be watched that is private and swapped out: it may be mapped, to wait for the others.
     last_swapped: Option<u64>,
 }
 
@@ -42,6 +46,7 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         heart,
         entries: Vec::new(),
         brought: Vec::new(),
+        empty: Vec::new(),
         waited_on: Vec::new(),
         since_pause: 0,
     };
@@ -50,6 +55,7 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         false => worker.bring_all(),
     }
     part.anon = by_key(worker.brought);
+    part.empty = by_key(worker.empty);
     part.waited_on = by_key(worker.waited_on);
 }
 
@@ -60,6 +66,7 @@ struct Worker<'a> {
     heart: &'a Heart,
     entries: Vec<PageEntry>,
     brought: Pages,
+    empty: Pages,
     waited_on: Pages,
     since_pause: u64,
 }
@@ -78,6 +85,7 @@ impl Worker<'_> {
             for absent in self.admitted(&mut span) {
                 self.read_ahead(absent.member, &absent.map);
                 self.read_ahead(absent.member, &absent.watch);
+                self.read_ahead(absent.member, &absent.empty);
             }
             for absent in self.absent(&submitted) {
                 self.bring(&absent);
@@ -106,11 +114,13 @@ impl Worker<'_> {
 
     /// Brings pages in, and maps those that are to be mapped.
     fn bring(&mut self, absent: &Absent) {
-        if !absent.watch.is_empty() {
-            self.read_ahead(absent.member, &absent.watch);
-            for range in &absent.watch {
-                note(&mut self.brought, absent.member, range.clone());
-            }
+        self.read_ahead(absent.member, &absent.watch);
+        for range in &absent.watch {
+            note(&mut self.brought, absent.member, range.clone());
+        }
+        self.read_ahead(absent.member, &absent.empty);
+        for range in absent.empty.iter().chain(&absent.holes) {
+            note(&mut self.empty, absent.member, range.clone());
         }
         let pages: Vec<u64> = absent.map.iter().cloned().flatten().collect();
         let pid = self.job.members[absent.member].instance.pid;
@@ -139,6 +149,9 @@ impl Worker<'_> {
 
     /// Has the reads of pages begin, mapping nothing.
     fn read_ahead(&self, member: usize, ranges: &[Range<u64>]) {
+        if ranges.is_empty() {
+            return;
+        }
         let pidfd = self.job.members[member].process.pidfd();
         // A process that ends meanwhile, or a region that is gone: nothing left to bring in.
         let _ = process_madvise::advise_all(pidfd, Advice::WillNeed, ranges);
@@ -179,27 +192,32 @@ impl Worker<'_> {
                 member: piece.member,
                 map: Vec::new(),
                 watch: Vec::new(),
+                empty: Vec::new(),
+                holes: Vec::new(),
                 last_swapped: None,
             });
         }
         let Some(absent) = all.last_mut() else {
             return 0;
         };
-        // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
-        // MADV_WILLNEED brings in only what exists.
-        let last_swapped = self.entries.iter().rposition(|entry| entry.swapped());
-        match (piece.watch, last_swapped) {
-            (false, Some(_)) => add_runs(&mut absent.map, piece.extent, &self.entries, |e| {
-                e.swapped()
-            }),
-            (_, last) => {
-                let last = last.map(|index| piece.extent.start + index as u64);
-                absent.last_swapped = last.or(absent.last_swapped);
-                add_runs(&mut absent.watch, piece.extent, &self.entries, |e| {
-                    !e.present()
-                })
-            }
+        let Some(last) = self.entries.iter().rposition(|entry| entry.swapped()) else {
+            // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
+            // MADV_WILLNEED brings in only what exists.
+            return add_runs(&mut absent.empty, piece.extent, &self.entries, |e| {
+                !e.present()
+            });
+        };
+        add_runs(&mut absent.holes, piece.extent, &self.entries, |e| {
+            !e.present() && !e.swapped()
+        });
+        let runs = match piece.watch {
+            true => &mut absent.watch,
+            false => &mut absent.map,
+        };
+        if piece.watch {
+            absent.last_swapped = Some(piece.extent.start + last as u64);
         }
+        add_runs(runs, piece.extent, &self.entries, |e| e.swapped())
     }
 
     /// Lets the application have its address space's lock.

@@ -103,7 +103,9 @@ impl JobFile {
 pub struct Fetched {
     /// Anonymous pages brought in, mapped or not, by process instance.
     pub anon: BTreeMap<Instance, ExtentSet>,
-    /// Of these, the pages that were to be watched and were mapped all the same, to wait for reads: see
+    /// Pages that had no entry in the page table: of these only shared memory may have come in.
+    pub empty: BTreeMap<Instance, ExtentSet>,
+    /// Of those brought in, the pages that were to be watched and were mapped all the same, to wait for reads: see
     /// [`crate::fetch::anon`].
     pub waited_on: BTreeMap<Instance, ExtentSet>,
     /// Files found updated, replaced, truncated or gone.
@@ -405,6 +407,7 @@ impl Job {
         self.last_fetch.fetch_max(monotonic_ns(), Ordering::Relaxed);
         let mut done = lock(&self.done);
         self.add(&mut done.anon, part.anon);
+        self.add(&mut done.empty, part.empty);
         self.add(&mut done.waited_on, part.waited_on);
         done.stale_files.extend(part.stale_files);
         done.cpu_ns += part.cpu_ns;
@@ -455,7 +458,9 @@ impl Job {
 pub struct Part {
     /// Anonymous pages brought in, by index into [`Job::members`].
     pub anon: BTreeMap<usize, ExtentSet>,
-    /// Of these, the pages that were to be watched and were mapped, to wait for reads.
+    /// Pages that had no entry in the page table.
+    pub empty: BTreeMap<usize, ExtentSet>,
+    /// Of those brought in, the pages that were to be watched and were mapped, to wait for reads.
     pub waited_on: BTreeMap<usize, ExtentSet>,
     /// Files found changed.
     pub stale_files: Vec<FileId>,

@@ -5,6 +5,9 @@
 //! application touched it, and still a swap entry where it did not. A page that prepaging mapped shows nothing. A
 //! page that was not prepaged and is known was not used where it is still swapped out; where it is present, it faulted
 //! (and is in the fault buffer) or was resident all along.
+//!
+//! A page that had no entry when it was to be brought in is one of shared memory that was swapped out, or was given back to the
+//! kernel and not there: such a page is not fetched, and if the application has touched it since, it is a new one.
 
 use crate::members::Member;
 use prepage_core::anon::{AnonObservation, AnonTargets};
@@ -33,7 +36,9 @@ pub struct Question<'a> {
     pub planned: &'a AnonTargets,
     /// Pages that were brought in, mapped or not.
     pub fetched: &'a ExtentSet,
-    /// Of these, the pages that were to be watched and were mapped all the same: they show nothing.
+    /// Pages that had no entry in the page table when they were to be brought in.
+    pub empty: &'a ExtentSet,
+    /// Of those brought in, the pages that were to be watched and were mapped all the same: they show nothing.
     pub waited_on: &'a ExtentSet,
     /// Pages of demand faults: anonymous and file.
     pub faulted: ExtentSet,
@@ -55,13 +60,16 @@ pub fn observe(question: Question<'_>) -> Answer {
         known,
         planned,
         fetched,
+        empty,
         waited_on,
         faulted,
     } = question;
+    let asked = fetched.union(empty);
     let planned_all = planned.all();
-    let interest = known.union(&planned_all).union(&faulted).union(fetched);
+    let interest = known.union(&planned_all).union(&faulted).union(&asked);
     let table = read_table(member, &interest);
-    let shmem = shmem_pages(member, &table, &faulted, fetched);
+    let shmem = shmem_pages(member, &table, &faulted, &asked);
+    let fetched = fetched.union(&empty.intersection(&shmem));
     let anonymous = table.private.union(&table.swapped).union(&shmem);
     let faulted = faulted.intersection(&anonymous);
 
@@ -77,12 +85,14 @@ pub fn observe(question: Question<'_>) -> Answer {
         .union(&planned_all)
         .difference(&fetched_now)
         .intersection(&out);
+    let new = empty.intersection(&table.private);
     let mapped = fetched_now.difference(&watched);
     Answer {
         reclaimed: mapped.intersection(&table.swapped).pages(),
         observation: AnonObservation {
             unused: fetched_unused
                 .union(&not_fetched_unused)
+                .union(&new)
                 .difference(&faulted),
             // A page that was fetched after the application had faulted on it was overtaken, and its fault is what is
             // known of it.
@@ -149,10 +159,10 @@ fn shmem_pages(
     member: &Member,
     table: &Table,
     faulted: &ExtentSet,
-    fetched: &ExtentSet,
+    asked: &ExtentSet,
 ) -> ExtentSet {
     let doubtful = table.shared.union(&table.absent);
-    let doubtful = doubtful.intersection(&faulted.union(fetched));
+    let doubtful = doubtful.intersection(&faulted.union(asked));
     if doubtful.pages() < DOUBTFUL_PAGES_MIN {
         return ExtentSet::new();
     }

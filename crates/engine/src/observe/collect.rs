@@ -97,6 +97,7 @@ fn collect_anon(
             known: task.known.anon.get(&instance).unwrap_or(&nothing),
             planned: planned.get(&instance).copied().unwrap_or(&no_targets),
             fetched: fetched.anon.get(&instance).unwrap_or(&nothing),
+            empty: fetched.empty.get(&instance).unwrap_or(&nothing),
             waited_on: fetched.waited_on.get(&instance).unwrap_or(&nothing),
             faulted: ExtentSet::from_pages(faulted.iter().map(|&(page, _)| page).collect()),
         };

@@ -104,6 +104,44 @@ fn what_is_watched_tells_use_from_disuse_exactly() {
     assert_eq!(record.anon.demanded, 0);
 }
 
+/// Whole blocks of the plan, and single pages of others.
+#[test]
+fn pages_that_were_given_back_are_neither_fetched_nor_used_and_are_forgotten() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    // Every page is watched in every switch; then as the paper maps most.
+    for (rule, interval) in [(AnonRule::History, 1), (AnonRule::Paper, 128)] {
+        let mut params = params();
+        params.anon.rule = rule;
+        params.anon.observe_interval_max = interval;
+        let mut rig = Rig::new(&child, &EngineParams::default(), params);
+        for _ in 0..3 {
+            child.swap_out();
+            rig.switch(|| child.tell_pages("write", 0..PAGES));
+        }
+        let is_given_back =
+            |page: &u64| *page < PAGES / 4 || *page < PAGES / 2 && page.is_multiple_of(2);
+        let given_back: Vec<u64> = (0..PAGES).filter(is_given_back).collect();
+        let kept = PAGES - given_back.len() as u64;
+        for _ in 0..8 {
+            child.swap_out();
+            child.tell_pages("discard", given_back.clone());
+            rig.begin();
+            settle(&child);
+            // To write to them makes new pages of them.
+            child.tell_pages("write", 0..PAGES);
+            let record = rig.end();
+            let anon = &record.anon;
+            // Where the fetching threads were kept from the cores, the application was first at some.
+            let came_in = anon.fetched + anon.overtaken;
+            assert_eq!((record.void, came_in), (None, kept), "{record:?}");
+            assert!(anon.used <= kept && anon.unused == 0, "{record:?}");
+        }
+        let plan = rig.machine.app(&rig.app).expect("tracked").plan();
+        assert_eq!(plan.anon_pages(), kept, "they are not planned any more");
+    }
+}
+
 #[test]
 fn the_papers_rule_needs_two_switches_to_promote_and_five_to_evict() {
     let _machine = Machine::with_swap();
