@@ -107,7 +107,8 @@ impl Engine {
     }
 
     /// Opens the rings anew, on the cores that are online now: the events of a core that goes offline end, without a word
-    /// (perf_event_exit_cpu). What happens meanwhile is not seen. Returns what this kernel refused, and what that costs.
+    /// (perf_event_exit_cpu). What happens meanwhile is not seen: the observation of a switch under way is void. Returns what
+    /// this kernel refused, and what that costs.
     pub fn open_rings_anew(&mut self) -> Vec<String> {
         let mut warnings = Vec::new();
         let cpus = match sched::online_cpus() {
@@ -121,6 +122,9 @@ impl Engine {
         if let Some(faults) = &mut self.faults {
             faults.listen(is_on);
             faults.set_onset(self.switches.is_empty());
+            if !self.switches.is_empty() {
+                faults.note_gap();
+            }
         }
         let trace = open_trace(&cpus, observe, &mut warnings);
         self.trace = trace.as_ref().and_then(|trace| trace.switch().ok());

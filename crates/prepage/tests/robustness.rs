@@ -426,6 +426,24 @@ fn systemd_is_told_of_start_and_end() {
     assert!(child.0.wait().expect("ended").success());
 }
 
+/// The kernel is made to say it: nothing happens to the core.
+#[test]
+fn events_are_asked_for_anew_when_a_core_comes_online() {
+    let service = Service::start("");
+    // It listens before it watches.
+    service.call(&["status"]);
+    std::fs::write("/sys/devices/system/cpu/cpu0/uevent", "online").expect("root");
+    wait_until("the core to be seen", || {
+        service.log().contains("a core came online")
+    });
+    assert!(
+        !service.log().contains("is not noticed"),
+        "{}",
+        service.log()
+    );
+    service.call(&["status"]);
+}
+
 /// The kernel's trigger fires for the first wait after it was made, however short.
 #[test]
 fn a_short_wait_for_memory_is_no_pressure() {

@@ -108,6 +108,11 @@ impl FaultLog {
         self.recent.clear();
     }
 
+    /// Faults of the switches under way are missing.
+    pub fn note_gap(&mut self) {
+        self.overflowed = true;
+    }
+
     /// Forgets the faults before `before`: no switch under way or to come wants them.
     pub fn forget(&mut self, before: Nanos) {
         self.recent.retain(|fault| fault.at >= before);

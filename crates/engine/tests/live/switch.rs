@@ -4,6 +4,7 @@ use crate::cache::drop_cache;
 use crate::rig::{Rig, of_files, params, settle};
 use prepage_core::anon::AnonTargets;
 use prepage_core::extent::Extent;
+use prepage_core::outcome::Void;
 use prepage_core::params::{AnonRule, Mode};
 use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members};
@@ -75,6 +76,22 @@ fn faults_and_file_accesses_are_seen_in_rings_that_were_opened_anew() {
         assert_eq!(of_file, 64, "round {round}");
         assert_eq!(rig.engine.open_rings_anew(), [] as [String; 0]);
     }
+}
+
+#[test]
+fn an_observation_in_which_the_rings_were_opened_anew_is_void() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    child.swap_out();
+    rig.begin();
+    child.tell_pages("read", 0..PAGES / 2);
+    assert_eq!(rig.engine.open_rings_anew(), [] as [String; 0]);
+    let record = rig.end();
+    assert_eq!(record.void, Some(Void::EventsLost), "{record:?}");
+    child.swap_out();
+    let record = rig.switch(|| child.tell_pages("read", 0..PAGES / 2));
+    assert_eq!(record.void, None, "{record:?}");
 }
 
 #[test]
@@ -202,11 +219,7 @@ fn an_observation_during_which_the_group_was_reclaimed_is_void() {
     settle(&child);
     child.swap_out();
     let record = rig.end();
-    assert_eq!(
-        record.void,
-        Some(prepage_core::outcome::Void::Reclaimed),
-        "{record:?}"
-    );
+    assert_eq!(record.void, Some(Void::Reclaimed), "{record:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::poller::Token;
 use super::reload::watch_faults;
 use super::signals::{Order, order};
 use crate::sources::api::Wants;
+use crate::sources::cores::Cores;
 use crate::sources::sleep::Sleep;
 use crate::{log_error, log_info, log_warning};
 use prepage_core::identity::AppId;
@@ -60,6 +61,7 @@ impl Service {
             Token::Timer => self.tick()?,
             Token::Signals => self.see_signals(),
             Token::Sleep => self.see_sleep(),
+            Token::Cores => self.see_cores(),
         }
         Ok(())
     }
@@ -100,6 +102,13 @@ impl Service {
     fn see_sleep(&mut self) {
         if self.sleep.as_mut().is_some_and(Sleep::was_asleep) {
             log_info!("the machine slept: events are asked for anew");
+            self.open_rings_anew();
+        }
+    }
+
+    fn see_cores(&mut self) {
+        if self.cores.as_mut().is_some_and(Cores::came_online) {
+            log_info!("a core came online: events are asked for anew");
             self.open_rings_anew();
         }
     }

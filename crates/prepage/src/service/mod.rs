@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::identity::Surroundings;
 use crate::log_warning;
 use crate::sources::api::ApiSocket;
+use crate::sources::cores::Cores;
 use crate::sources::exits::Exits;
 use crate::sources::groups::Groups;
 use crate::sources::onset::OnsetWindows;
@@ -117,6 +118,8 @@ pub struct Service {
     pressure: Option<Pressure>,
     /// None where the kernel does not say it.
     sleep: Option<Sleep>,
+    /// As above.
+    cores: Option<Cores>,
     around: Surroundings,
     /// Of the executor, as far as they were logged.
     threads_given_up: usize,

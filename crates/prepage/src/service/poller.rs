@@ -39,6 +39,8 @@ pub enum Token {
     Signals,
     /// The machine slept.
     Sleep,
+    /// Something happened to a core, or to another device.
+    Cores,
 }
 
 impl Token {
@@ -56,6 +58,7 @@ impl Token {
             Self::Execs => 9 << 32,
             Self::Launches => 10 << 32,
             Self::Sleep => 11 << 32,
+            Self::Cores => 12 << 32,
         }
     }
 
@@ -74,6 +77,7 @@ impl Token {
             9 => Self::Execs,
             10 => Self::Launches,
             11 => Self::Sleep,
+            12 => Self::Cores,
             _ => return None,
         })
     }

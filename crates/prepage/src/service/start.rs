@@ -8,6 +8,7 @@ use super::tracking::Tracking;
 use super::{Parts, Service, State, findings, notify, signals};
 use crate::config::{self, Config};
 use crate::sources::api::ApiSocket;
+use crate::sources::cores::Cores;
 use crate::sources::exits::Exits;
 use crate::sources::groups::Groups;
 use crate::sources::onset::OnsetWindows;
@@ -212,6 +213,12 @@ impl Service {
         if let Some(sleep) = &sleep {
             poller.add(sleep, Token::Sleep, EventFlags::IN)?;
         }
+        let cores = Cores::watch()
+            .inspect_err(|e| log_warning!("after a core came online, start the service anew: {e}"))
+            .ok();
+        if let Some(cores) = &cores {
+            poller.add(cores, Token::Cores, EventFlags::IN)?;
+        }
         let record = parts.options.record.as_deref();
         let recording = record.map(Recording::open).transpose()?;
         if recording.is_some() && parts.config.service.mode != Mode::Observe {
@@ -240,6 +247,7 @@ impl Service {
             onset: OnsetWindows::default(),
             pressure,
             sleep,
+            cores,
             around: discover::surroundings(),
             threads_given_up: 0,
             listening_again: None,

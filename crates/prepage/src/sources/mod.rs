@@ -2,6 +2,7 @@
 //! them polls.
 
 pub mod api;
+pub mod cores;
 pub mod execs;
 pub mod exits;
 pub mod focus;
