@@ -5,7 +5,9 @@ use crate::clock::sleep_ms;
 use crate::error::{Context, Error, Result};
 use crate::group;
 use crate::sysfs;
+use prepage_kernel::signals::SignalFd;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -113,6 +115,12 @@ impl Drop for Restorer {
 
 /// The body of the hidden `restore` command: reads what to undo until the other end is gone, then undoes it backwards.
 pub fn restore_at_end_of_input() {
+    // It has the run's name: who ends that by name means the run. Refused, it is only less safe.
+    let _ignored = SignalFd::block_and_open(&[
+        Signal::INT.as_raw(),
+        Signal::TERM.as_raw(),
+        Signal::HUP.as_raw(),
+    ]);
     // Held until this process ends.
     let _lock = File::create(LOCK).inspect(|file| {
         let _ = flock(file, FlockOperation::LockExclusive);
