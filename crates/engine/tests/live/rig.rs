@@ -24,6 +24,8 @@ pub struct Rig {
     pub machine: Machine,
     pub engine: Engine,
     pub app: AppId,
+    /// The plan of the switch that began last was fetched.
+    is_fetched: bool,
 }
 
 impl Rig {
@@ -36,6 +38,7 @@ impl Rig {
                 name: "child".into(),
                 owner: 0,
             },
+            is_fetched: false,
         };
         assert!(
             rig.engine.warnings().is_empty(),
@@ -62,15 +65,29 @@ impl Rig {
     /// Steps through everything that has happened.
     pub fn take_events(&mut self) {
         for event in self.engine.events() {
+            self.is_fetched |= matches!(event, Event::Fetched { .. });
             self.step(event);
         }
     }
 
     pub fn begin(&mut self) {
+        self.is_fetched = false;
         let app = self.app.clone();
         let source = Source::Explicit;
         self.step(Event::Begin { app, source });
         self.take_events();
+    }
+
+    /// Waits until the switch's plan was fetched, pages that are only watched included.
+    pub fn wait_for_fetch(&mut self) {
+        for _ in 0..4_000 {
+            self.take_events();
+            if self.is_fetched {
+                return;
+            }
+            prepage_kernel::sched::sleep_us(1_000);
+        }
+        panic!("the plan was not fetched within four seconds");
     }
 
     /// Ends the switch and waits until it has been learned from.

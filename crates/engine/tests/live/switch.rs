@@ -32,7 +32,7 @@ fn pages_that_recur_are_there_before_they_are_touched() {
     child.swap_out();
     let before = demand_faults(&child);
     rig.begin();
-    settle(&child);
+    rig.wait_for_fetch();
     let entries = child.entries();
     child.tell_pages("read", footprint.clone());
     let record = rig.end();
@@ -108,17 +108,19 @@ fn what_is_watched_tells_use_from_disuse_exactly() {
     }
     child.swap_out();
     rig.begin();
-    settle(&child);
+    rig.wait_for_fetch();
     child.tell_pages("read", 0..PAGES / 4);
     let record = rig.end();
-    assert_eq!(record.anon.fetched, PAGES / 2, "{record:?}");
+    // On a busy machine the application still faults on one or a few, now and then.
+    let (anon, overtaken) = (&record.anon, record.anon.overtaken);
+    assert!(overtaken <= 8, "{record:?}");
+    assert_eq!(anon.fetched, PAGES / 2 - overtaken, "{record:?}");
     assert_eq!(
-        (record.anon.used, record.anon.unused),
-        (PAGES / 4, PAGES / 4),
+        (anon.used, anon.unused),
+        (PAGES / 4 - overtaken, PAGES / 4),
         "{record:?}"
     );
-    assert_eq!(record.anon.unknown, 0);
-    assert_eq!(record.anon.demanded, 0);
+    assert_eq!((anon.unknown, anon.demanded), (0, overtaken));
 }
 
 /// Whole blocks of the plan, and single pages of others.
@@ -144,7 +146,7 @@ fn pages_that_were_given_back_are_neither_fetched_nor_used_and_are_forgotten() {
             child.swap_out();
             child.tell_pages("discard", given_back.clone());
             rig.begin();
-            settle(&child);
+            rig.wait_for_fetch();
             // To write to them makes new pages of them.
             child.tell_pages("write", 0..PAGES);
             let record = rig.end();
@@ -171,7 +173,7 @@ fn the_papers_rule_needs_two_switches_to_promote_and_five_to_evict() {
     for round in 0..9 {
         child.swap_out();
         rig.begin();
-        settle(&child);
+        rig.wait_for_fetch();
         if round < 2 {
             child.tell_pages("read", 0..64);
         }
@@ -216,7 +218,7 @@ fn an_observation_during_which_the_group_was_reclaimed_is_void() {
     }
     child.swap_out();
     rig.begin();
-    settle(&child);
+    rig.wait_for_fetch();
     child.swap_out();
     let record = rig.end();
     assert_eq!(record.void, Some(Void::Reclaimed), "{record:?}");
