@@ -4,6 +4,7 @@ use crate::executor::{COPIES_MAX, Members};
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::Event;
 use prepage_kernel::cgroup::{self, Cgroup, Controller, Hierarchy};
+use prepage_kernel::credentials::FsUser;
 use prepage_kernel::pagemap::Pagemap;
 use prepage_kernel::process::{self, Process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,13 @@ pub struct Rights {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+}
+
+impl Rights {
+    /// Gives this thread these rights, while the guard lives.
+    pub fn enter(&self) -> prepage_kernel::Result<FsUser> {
+        FsUser::enter(self.uid, self.gid, Some(&self.groups))
+    }
 }
 
 #[derive(Debug, Default)]

@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn own_pages_are_counted() {
         let memory = vec![1u8; 1 << 20];
-        let counts = count_pages(&[std::process::id() as i32], &HashSet::new()).unwrap();
+        let counts = count_pages(&[process::own_pid()], &HashSet::new()).unwrap();
         assert!(counts.present_anon >= memory.len() as u64 / rustix::param::page_size() as u64);
         assert!(counts.present_file > 0);
     }

@@ -1,6 +1,7 @@
 //! /proc/PID/mountinfo: what is mounted where, and by which devices the kernel names files there.
 
 use crate::error::{Error, Result};
+use crate::process::own_pid;
 use crate::{open, text};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -30,7 +31,7 @@ pub struct Mount {
 
 /// Reads /proc/self/mountinfo. In the order of mounting: a later one hides an earlier one at the same place.
 pub fn read() -> Result<Vec<Mount>> {
-    read_of(std::process::id().cast_signed())
+    read_of(own_pid())
 }
 
 /// Reads /proc/PID/mountinfo: the mounts that this process sees.

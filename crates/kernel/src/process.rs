@@ -89,6 +89,11 @@ fn gone(operation: &'static str, subject: String) -> Error {
     Error::new(operation, subject, rustix::io::Errno::SRCH)
 }
 
+/// Our own process id.
+pub fn own_pid() -> i32 {
+    std::process::id().cast_signed()
+}
+
 /// The pids of all processes that /proc shows (hidepid may hide some), ascending.
 pub fn processes() -> Result<Vec<i32>> {
     let mut pids = numbers_in("/proc".to_owned())?;

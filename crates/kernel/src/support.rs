@@ -6,6 +6,7 @@ use crate::exec_trace::ExecTrace;
 use crate::filemap::{Filemap, FilemapKind};
 use crate::pagemap::{PageEntry, Pagemap, ScanSupport, scan_support};
 use crate::perf::{FaultRings, Wakeup};
+use crate::process::own_pid;
 use crate::process_madvise::{self, Advice};
 use crate::sched::{self, Policy};
 use crate::swaps::SwapArea;
@@ -238,10 +239,6 @@ fn mount_fact(at: Option<&Path>) -> Fact {
 /// The page of something of our own that is mapped for sure.
 fn own_page(value: &u64) -> u64 {
     page::page_of(std::ptr::from_ref(value) as u64)
-}
-
-fn own_pid() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
 }
 
 fn probe_process_vm() -> Fact {

@@ -88,10 +88,6 @@ fn own_binary() -> String {
         .expect("a path in UTF-8")
 }
 
-fn own_pid() -> i32 {
-    std::process::id() as i32
-}
-
 // ---- roles ----
 
 fn play(role: &str, arguments: &[OsString]) -> i32 {
@@ -128,14 +124,14 @@ fn launch(command: &[OsString], work: impl FnOnce(Detached)) -> i32 {
 
 /// Notes who it is, and stays until told.
 fn linger(detached: &Detached, until: &OsStr) {
-    let own = process::stat(own_pid()).expect("own stat");
+    let own = process::stat(process::own_pid()).expect("own stat");
     let fds = std::fs::read_dir("/proc/self/fd").expect("own fds");
     let open: Vec<String> = fds
         .filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
         .map(|path| path.to_string_lossy().into_owned())
         .filter(|path| !path.starts_with("/proc/"))
         .collect();
-    let note = format!("{} {} {}", own_pid(), own.session, open.join(","));
+    let note = format!("{} {} {}", process::own_pid(), own.session, open.join(","));
     let path = Path::new(until);
     std::fs::write(path.with_extension("note"), note).expect("write");
     detached.release();
@@ -204,7 +200,7 @@ fn hold() -> i32 {
 fn refuse() -> i32 {
     let said = || fork_detached(|_| 0).expect_err("refused").to_string();
     let threads = std::thread::scope(|scope| scope.spawn(said).join().expect("join"));
-    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(own_pid()))
+    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(process::own_pid()))
         .expect("become a subreaper");
     println!("{threads}\n{}", said());
     0
@@ -401,7 +397,7 @@ fn the_death_of_the_tracer_changes_nothing() {
     const SCRIPT: &str = "trap 'n=$((n+1))' USR1; n=0; i=0; \
         while [ $i -lt 60 ]; do [ -e /no-such-file ]; kill -USR1 $$; /bin/true || exit 9; i=$((i+1)); done; \
         echo $i $n";
-    let mut random = Lcg(own_pid() as u64);
+    let mut random = Lcg(process::own_pid() as u64);
     for round in 0..12 {
         let held = HeldCommand::new(&["sh", "-c", SCRIPT]);
         let (mut tracer, _stdout) = tracer_of(&held, &own_binary(), 0);

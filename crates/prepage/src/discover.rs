@@ -20,7 +20,7 @@ pub fn surroundings() -> Surroundings {
     Surroundings {
         hierarchies: Hierarchies::mounted(),
         init_groups: cgroups::memberships(1),
-        own_groups: cgroups::memberships(std::process::id().cast_signed()),
+        own_groups: cgroups::memberships(process::own_pid()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::params::{CorePolicy, FetchParams, FileOrder};
 use crate::roots::{Found, Roots};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_kernel::page::page_size;
-use prepage_kernel::{credentials, readahead};
+use prepage_kernel::readahead;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
@@ -26,8 +26,7 @@ const EXT4_EXTENTS_FL: u32 = 0x0008_0000;
 pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart, part: &mut Part) {
     let Some(rights) = &job.rights else { return };
     let roots = Roots::of(job.root_pids.iter().copied());
-    let user = credentials::FsUser::enter(rights.uid, rights.gid, Some(&rights.groups));
-    let Ok(_user) = user else { return };
+    let Ok(_user) = rights.enter() else { return };
     let mut reader = Reader {
         job,
         roots,

@@ -57,7 +57,7 @@ impl Place {
 
     /// Gives this thread the file-system rights of the application's owner, while the guard lives.
     pub fn as_owner(&self) -> Result<FsUser> {
-        FsUser::enter(self.rights.uid, self.rights.gid, Some(&self.rights.groups))
+        self.rights.enter()
     }
 
     /// Opens a regular file, if the owner may read it.

@@ -98,7 +98,7 @@ impl Seen {
     pub fn new(launch: &Launch, source: Source, profile: Option<PathProfile>) -> Self {
         let mut seen = Self {
             began: launch.began,
-            own_pid: std::process::id() as i32,
+            own_pid: process::own_pid(),
             view: View::of([launch.root_pid]),
             source,
             pids: tree(launch.root_pid),

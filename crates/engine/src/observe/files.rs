@@ -15,6 +15,7 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::filemap::{FaultAddresses, Filemap, FilemapKind};
 use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{RingSwitch, TracepointRings, Wakeup};
+use prepage_kernel::process::own_pid;
 use prepage_kernel::tracefs::Tracefs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
@@ -222,7 +223,7 @@ impl FileTrace {
         let in_order = (tells_waits && lost == 0).then(|| self.table.in_order(pids));
         FilesSeen {
             theirs: self.table.of(pids),
-            ours: self.table.of(&BTreeSet::from([std::process::id() as i32])),
+            ours: self.table.of(&BTreeSet::from([own_pid()])),
             waits: in_order.flatten().map(waits),
             reports_access: self.filemap.reports_access(),
             lost,

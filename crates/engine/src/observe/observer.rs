@@ -16,6 +16,7 @@ use prepage_core::extent::ExtentSet;
 use prepage_core::identity::AppId;
 use prepage_core::machine::Event;
 use prepage_core::outcome::Void;
+use prepage_kernel::process::own_pid;
 use prepage_kernel::{process_madvise, sched};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashMap;
@@ -160,7 +161,7 @@ impl Thread {
                 let copies = recorded.values().flat_map(|switch| &switch.copies);
                 let pids = copies.flat_map(members::pids_of);
                 // What we read is ours.
-                pids.chain([std::process::id().cast_signed()]).collect()
+                pids.chain([own_pid()]).collect()
             });
         }
     }

@@ -7,6 +7,7 @@ use prepage_engine::{EngineParams, FileOrder};
 use prepage_kernel::filemap::{Filemap, FilemapKind};
 use prepage_kernel::page::page_size;
 use prepage_kernel::perf::{TracepointRings, Wakeup};
+use prepage_kernel::process::own_pid;
 use prepage_kernel::sched::online_cpus;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{
@@ -149,7 +150,7 @@ fn added_during(work: impl FnOnce()) -> Vec<(u64, u64)> {
     rings.enable().expect("enable");
     work();
     rings.disable().expect("disable");
-    let (own, mut added) = (std::process::id() as i32, Vec::new());
+    let (own, mut added) = (own_pid(), Vec::new());
     let drained = rings.drain(|sample| {
         let event = filemap
             .decode(sample.event_id, sample.raw)

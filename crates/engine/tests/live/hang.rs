@@ -1,9 +1,7 @@
 //! An application whose files lie on a file system that never answers.
 
-use crate::rig::{Rig, params};
+use crate::rig::{Rig, params, plan_of};
 use prepage_core::app::{Known, Observation};
-use prepage_core::extent::{Extent, ExtentSet};
-use prepage_core::file::FileTargets;
 use prepage_core::identity::{AppId, AppKind, FileId};
 use prepage_core::machine::{Action, Event};
 use prepage_core::outcome::Void;
@@ -28,24 +26,14 @@ fn with_dead_file_system(directory: &Path) -> Child {
 
 /// A plan of a file there.
 fn plan_of_dead_file(directory: &Path) -> Plan {
-    let wanted = Extent::new(0, 16);
-    let targets = FileTargets {
-        file: FileId {
-            path: directory.join("file").to_str().expect("text").into(),
-            device: (0, 1),
-            inode: 7,
-            size: 1 << 20,
-            mtime_ns: 0,
-        },
-        wanted: ExtentSet::from(vec![wanted]),
-        read: ExtentSet::from(vec![wanted]),
-        reads: vec![(0, wanted)],
-        gap_pages: 0,
+    let file = FileId {
+        path: directory.join("file").to_str().expect("text").into(),
+        device: (0, 1),
+        inode: 7,
+        size: 1 << 20,
+        mtime_ns: 0,
     };
-    Plan {
-        files: vec![targets],
-        ..Plan::default()
-    }
+    plan_of(file, 0..16)
 }
 
 /// A switch to this application in which nothing is fetched, and which is ended at once.

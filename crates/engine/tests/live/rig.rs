@@ -184,15 +184,21 @@ impl Rig {
 /// A plan of these pages of a file, as our root directory shows it.
 pub fn plan_of_file(path: &Path, pages: Range<u64>) -> Plan {
     let stat = stat_in_root(own_root().expect("root").as_fd(), path).expect("stat");
+    let file = FileId {
+        path: path.to_str().expect("text").into(),
+        device: (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev)),
+        inode: stat.inode,
+        size: stat.size_bytes,
+        mtime_ns: stat.mtime_ns as i64,
+    };
+    plan_of(file, pages)
+}
+
+/// A plan of these pages of this file.
+pub fn plan_of(file: FileId, pages: Range<u64>) -> Plan {
     let wanted = Extent::between(pages.start, pages.end);
     let targets = FileTargets {
-        file: FileId {
-            path: path.to_str().expect("text").into(),
-            device: (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev)),
-            inode: stat.inode,
-            size: stat.size_bytes,
-            mtime_ns: stat.mtime_ns as i64,
-        },
+        file,
         wanted: ExtentSet::from(vec![wanted]),
         read: ExtentSet::from(vec![wanted]),
         reads: vec![(0, wanted)],

@@ -29,7 +29,7 @@ fn slow_batches() -> EngineParams {
 
 /// Threads of ours that fetch anonymous pages.
 fn fetching_threads() -> usize {
-    let own = std::process::id() as i32;
+    let own = process::own_pid();
     let name = |tid: &i32| std::fs::read_to_string(format!("/proc/{own}/task/{tid}/comm"));
     let threads = process::threads(own).expect("our threads");
     let names = threads.iter().filter_map(|tid| name(tid).ok());

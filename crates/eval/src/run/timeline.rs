@@ -82,7 +82,7 @@ mod tests {
             service: None,
             session: group,
             disk_stat: None,
-            pids: vec![std::process::id() as i32],
+            pids: vec![process::own_pid()],
         };
         let recorder = Recorder::start(PACE, move || instruments.read());
         sleep_ms(200);

@@ -213,7 +213,18 @@ mod tests {
     }
 
     /// Reads blocks by dd from a loop device that is held back, and returns how long that took.
-    fn read_held_back(throttle: Throttle, block_kib: u32, blocks: u32) -> Duration {
+    fn read_held_back(
+        bytes_per_s: u64,
+        requests_per_s: u64,
+        block_kib: u32,
+        blocks: u32,
+    ) -> Duration {
+        let throttle = Throttle {
+            bytes_per_s,
+            requests_per_s,
+            period_ms: TICK_MS,
+            counts_merged: true,
+        };
         let disk = machine::Disk::new(&["mkfs.ext4", "-q"], 8 << 20);
         let name = disk.device.file_name().expect("a device").to_owned();
         let number = sysfs::read(Path::new("/sys/class/block").join(name).join("dev"));
@@ -238,13 +249,7 @@ mod tests {
     /// Reads 1.5 MB, which the kernel's own slice would let pass at once, at 20 MB a second. Needs root.
     #[test]
     fn what_a_slice_would_let_pass_at_once_takes_its_time() {
-        let throttle = Throttle {
-            bytes_per_s: 20_000_000,
-            requests_per_s: 1_000_000,
-            period_ms: TICK_MS,
-            counts_merged: true,
-        };
-        let took = read_held_back(throttle, 64, 24);
+        let took = read_held_back(20_000_000, 1_000_000, 64, 24);
         assert!(took > Duration::from_millis(50), "{took:?}");
     }
 
@@ -252,13 +257,7 @@ mod tests {
     /// Needs root.
     #[test]
     fn more_requests_than_the_disk_does_take_their_time() {
-        let throttle = Throttle {
-            bytes_per_s: 1_000_000_000,
-            requests_per_s: 4_000,
-            period_ms: TICK_MS,
-            counts_merged: true,
-        };
-        let took = read_held_back(throttle, 4, 2_000);
+        let took = read_held_back(1_000_000_000, 4_000, 4, 2_000);
         assert!(took > Duration::from_millis(200), "{took:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Control groups of a test.
 
 use crate::cgroup::{self, Cgroup, Hierarchy, Version};
+use crate::process::own_pid;
 use crate::sched;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -80,7 +81,7 @@ pub struct Moved(Cgroup);
 
 impl Moved {
     pub fn to(group: &Group, controller: cgroup::Controller) -> Moved {
-        let own = std::process::id().cast_signed();
+        let own = own_pid();
         let all = cgroup::hierarchies().expect("hierarchies");
         let before = cgroup::of_process(&all, own, controller).expect("membership");
         group.0.add(own).expect("move this process");
@@ -90,6 +91,6 @@ impl Moved {
 
 impl Drop for Moved {
     fn drop(&mut self) {
-        let _ = self.0.add(std::process::id().cast_signed());
+        let _ = self.0.add(own_pid());
     }
 }

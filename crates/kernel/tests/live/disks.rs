@@ -6,6 +6,7 @@ use prepage_kernel::block_trace::{
 };
 use prepage_kernel::fiemap::{ExtentFlags, PhysicalExtent, extents};
 use prepage_kernel::perf::{TracepointRings, Wakeup};
+use prepage_kernel::process::own_pid;
 use prepage_kernel::sched::Policy;
 use prepage_kernel::testing::machine::{Directory, Machine};
 use prepage_kernel::tracefs::Tracefs;
@@ -214,7 +215,7 @@ fn requests_lie_where_the_extents_of_the_file_say() {
             assert!(read, "{kind:?} of sector {sector}: {reads:?}");
         }
     }
-    let own = std::process::id() as i32;
+    let own = own_pid();
     let issued = events.iter().find(|(pid, event)| {
         *pid == own && event.kind == BlockKind::Issue && event.operation == BlockOperation::Read
     });

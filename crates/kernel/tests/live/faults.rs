@@ -2,6 +2,7 @@
 
 use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
 use prepage_kernel::perf::{Drained, FaultCounter, FaultRings, TracepointRings, Wakeup, paranoid};
+use prepage_kernel::process::own_pid;
 use prepage_kernel::ring::{FaultSample, PAGE_FAULT};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
@@ -226,7 +227,7 @@ fn filemap_tracepoints_see_a_file_being_read_and_mapped() {
     read_mapped(&file, 20);
     rings.disable().expect("disable");
 
-    let own = std::process::id() as i32;
+    let own = own_pid();
     let mut events: Vec<FilemapEvent> = Vec::new();
     let drained = rings.drain(|sample| {
         let event = filemap.decode(sample.event_id, sample.raw);

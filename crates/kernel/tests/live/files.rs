@@ -164,7 +164,7 @@ fn only_regular_files_below_the_root_are_opened() {
         3
     );
     assert!(read_directory_in_root(root.as_fd(), Path::new("file"), 3).is_err());
-    let own = process_root(std::process::id() as i32).expect("own root");
+    let own = process_root(process::own_pid()).expect("own root");
     assert!(stat_in_root(own.as_fd(), &inside).is_ok());
 }
 
@@ -215,7 +215,7 @@ fn another_users_rights_hold_for_this_thread_only_and_end() {
     std::os::unix::fs::chown(&group, None, Some(4321)).expect("chown");
     let root = own_root().expect("/");
     let open = |path: &Path| open_in_root(root.as_fd(), path).map(|_| ());
-    let own = std::process::id() as i32;
+    let own = process::own_pid();
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     let before = process::status(thread).expect("status");
 
@@ -257,7 +257,7 @@ fn another_users_rights_hold_for_this_thread_only_and_end() {
 fn ones_own_rights_are_taken_without_privileges() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let _machine = Machine::lock();
-    let own = process::status(std::process::id() as i32).expect("status");
+    let own = process::status(process::own_pid()).expect("status");
     let (uid, gid) = (own.uid.file_system, own.gid.file_system);
     std::thread::spawn(move || {
         let mut sets = capabilities(None).expect("capget");
@@ -288,9 +288,9 @@ fn fanotify_names_what_is_opened() {
         .iter()
         .find(|event| event.path == path)
         .expect("the file was opened");
-    assert_eq!(own.pid, std::process::id() as i32);
+    assert_eq!(own.pid, process::own_pid());
     assert_eq!(own.stat, fstat(file.as_fd()).expect("fstat"));
-    let files = fds::open_files(std::process::id() as i32).expect("open files");
+    let files = fds::open_files(process::own_pid()).expect("open files");
     assert!(files.iter().any(|open| open.fd == file.as_raw_fd()
         && open.path == path
         && open.inode == own.stat.inode));

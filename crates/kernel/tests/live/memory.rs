@@ -301,7 +301,7 @@ fn exec_changes_the_generation_and_not_the_identity() {
 fn facts_about_a_child() {
     let _machine = Machine::lock();
     let child = Child::spawn(8);
-    let own = std::process::id() as i32;
+    let own = process::own_pid();
     let stat = process::stat(child.pid()).expect("stat");
     assert_eq!(
         (stat.pid, stat.ppid, stat.start_ticks),

@@ -171,7 +171,7 @@ fn what_cannot_be_traced_is_refused_in_words() {
     child.kill().expect("kill");
     child.wait().expect("wait");
     assert!(said.contains("our child"), "{said}");
-    let said = refusal(std::process::id() as i32);
+    let said = refusal(process::own_pid());
     assert!(said.contains("several threads"), "{said}");
     let gone = PathTracer::start(child.id() as i32, |_| {}).expect_err("gone");
     assert!(gone.is_gone(), "{gone}");

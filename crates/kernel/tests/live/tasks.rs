@@ -2,6 +2,7 @@
 
 use prepage_kernel::exec_trace::ExecTrace;
 use prepage_kernel::perf::{TracepointRings, Wakeup};
+use prepage_kernel::process::own_pid;
 use prepage_kernel::task_events::{TaskEvent, TaskRings};
 use prepage_kernel::testing::machine::{Machine, eventually, is_readable};
 use prepage_kernel::tracefs::Tracefs;
@@ -65,7 +66,7 @@ fn a_launch_shows_with_its_processes_and_mapped_files() {
     let inode = std::fs::metadata(&name).expect("stat").ino();
     let name = name.to_string_lossy().into_owned();
     let events = of(shell);
-    let own = std::process::id() as i32;
+    let own = own_pid();
     assert_eq!(events[0], &Seen::Fork(own), "{events:?}");
     assert_eq!(events[1], &Seen::Exec("sh".to_owned()), "{events:?}");
     assert!(events.contains(&&Seen::Map(name.clone(), inode, true)));
@@ -104,7 +105,7 @@ fn an_exec_wakes_the_reader_with_its_path_and_nothing_else_does() {
     assert!(missing.is_err());
     let after = clock::monotonic_ns();
     rings.disable().expect("disable");
-    let (own, started) = (std::process::id() as i32, child.id() as i32);
+    let (own, started) = (own_pid(), child.id() as i32);
     let mut paths = Vec::new();
     rings.drain(|sample| {
         let exec = trace.decode(sample.event_id, sample.raw);

@@ -16,6 +16,7 @@ use prepage_kernel::block::BlockDevice;
 use prepage_kernel::mountinfo::{self, mount_of};
 use prepage_kernel::open::{FileKind, FileStat, cached_stat_in_root, process_root};
 use prepage_kernel::page::page_size;
+use prepage_kernel::process::own_pid;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -138,10 +139,6 @@ impl Decided {
 fn device_of_mount(pid: i32, path: &str) -> Option<BlockDevice> {
     let mounts = mountinfo::read_of(pid).ok()?;
     BlockDevice::of_mount(mount_of(&mounts, Path::new(path))?).ok()
-}
-
-fn own_pid() -> i32 {
-    std::process::id().cast_signed()
 }
 
 /// The version of a file that `stat` tells; none of what is no regular file.

@@ -13,6 +13,7 @@ use prepage_core::machine::Event;
 use prepage_core::signal::Source;
 use prepage_engine::Members;
 use prepage_engine::store::TrackedBy;
+use prepage_kernel::process::own_pid;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -456,7 +457,7 @@ impl Service {
         };
         StatusReply {
             version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id().cast_signed(),
+            pid: own_pid(),
             mode: self.machine.mode(),
             core_policy: self.core_policy,
             under_pressure: self.pressure.as_ref().is_some_and(|p| p.is_on()),

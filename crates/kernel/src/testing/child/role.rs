@@ -2,6 +2,7 @@
 
 use super::userfault;
 use crate::page::page_size;
+use crate::process::own_pid;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -113,7 +114,7 @@ fn act(action: &str, address: *mut u8) {
 /// Discards the other pages as soon as the first is brought in. Nobody takes the core from it meanwhile.
 fn trap(pages: &[*mut u8]) {
     let (watched, rest) = pages.split_first().expect("a page to watch");
-    let pagemap = crate::pagemap::Pagemap::open(std::process::id() as i32).expect("pagemap");
+    let pagemap = crate::pagemap::Pagemap::open(own_pid()).expect("pagemap");
     let mut entry = [crate::pagemap::PageEntry::default()];
     let page = *watched as u64 / page_size();
     schedule(libc::SCHED_FIFO, 1);

@@ -13,6 +13,7 @@ use prepage_core::params::launch::LaunchStart;
 use prepage_engine::store::single;
 use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::process::own_pid;
 use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
 use prepage_kernel::{sched, signals};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -178,7 +179,7 @@ impl Alone {
         let params = options.parameters(&self.config.launch);
         // Of the process that the command becomes, the root directory is ours.
         let process = ProcessFacts {
-            pid: std::process::id().cast_signed(),
+            pid: own_pid(),
             ..process.clone()
         };
         let circumstances = Circumstances::find(&app.name, &process, params, &state.sequence);
@@ -235,7 +236,7 @@ impl Alone {
         let Some(launches) = self.start() else {
             return;
         };
-        launches.begin(self.launch(std::process::id().cast_signed(), &decided));
+        launches.begin(self.launch(own_pid(), &decided));
         if !launches.wait_prefetched(ID, PREFETCH_MAX) {
             self.say(format_args!(
                 "the prefetch takes longer than {PREFETCH_MAX:?}"
