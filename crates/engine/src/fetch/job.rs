@@ -1,5 +1,6 @@
 //! One switch's fetching: the work, shared by all threads, and what came of it.
 
+use super::headroom::Headroom;
 use crate::mailbox::Outbox;
 use crate::members::{Member, Rights};
 use crate::roots;
@@ -10,9 +11,8 @@ use prepage_core::identity::{FileId, Instance};
 use prepage_core::machine::{Event, Nanos};
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
-use prepage_kernel::cgroup::{self, Cgroup};
+use prepage_kernel::cgroup::Cgroup;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::page::page_size;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -271,25 +271,24 @@ impl Job {
     /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
     /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
     pub fn admit(&self, piece: &Piece, pages: u64) -> bool {
-        let headroom = self.headroom.get_or_init(|| Headroom::of(&self.groups));
-        let take = |left: u64| left.checked_sub(pages);
-        let admitted = headroom
-            .pages
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .is_ok();
+        let headroom = || Headroom::of(&self.groups, self.threads());
+        let admitted = self.headroom.get_or_init(headroom).take(pages);
         if !admitted {
             self.end.fetch_min(piece.before, Ordering::Relaxed);
         }
         admitted
     }
 
+    /// Threads that the anonymous pages are divided among.
+    fn threads(&self) -> u64 {
+        self.shares.first().map_or(1, |shares| shares.len() as u64)
+    }
+
     /// Whether thread number `thread` leaves what is left to the first one: where each page that comes in pushes out
     /// another, threads stand in each other's way, and in the application's, which reclaims as well.
     fn leaves_rest(&self, thread: usize) -> bool {
         let headroom = self.headroom.get().filter(|_| thread > 0);
-        headroom.is_some_and(|headroom| {
-            headroom.pages.load(Ordering::Relaxed) < headroom.reclaims_below_pages
-        })
+        headroom.is_some_and(Headroom::is_used_up)
     }
 
     /// Takes the next span, to be submitted to the swap device by thread number `thread`; empty when all are taken.
@@ -466,43 +465,6 @@ pub struct Part {
     pub stale_files: Vec<FileId>,
     /// CPU time, in nanoseconds.
     pub cpu_ns: u64,
-}
-
-/// The part of the headroom that prepaging leaves to what the application allocates meanwhile: one in so many pages.
-const HEADROOM_LEFT: u64 = 8;
-
-/// What prepaging may charge to the application's memory control groups.
-#[derive(Debug)]
-struct Headroom {
-    /// Pages left; without end where nothing limits them.
-    pages: AtomicU64,
-    /// When fewer are left, the kernel reclaims another page for each one.
-    reclaims_below_pages: u64,
-}
-
-impl Headroom {
-    fn of(groups: &[Cgroup]) -> Self {
-        let pages = |bytes: u64| {
-            let pages = bytes / page_size();
-            pages - pages / HEADROOM_LEFT
-        };
-        // A group that is gone limits nobody.
-        let of_group = |group: &Cgroup| group.memory_headroom().ok()?;
-        let least = groups
-            .iter()
-            .filter_map(of_group)
-            .reduce(cgroup::Headroom::and);
-        match least {
-            Some(least) => Self {
-                pages: pages(least.bytes).into(),
-                reclaims_below_pages: pages(least.bytes) - pages(least.free_bytes),
-            },
-            None => Self {
-                pages: u64::MAX.into(),
-                reclaims_below_pages: 0,
-            },
-        }
-    }
 }
 
 /// A thread that panicked has left nothing half-done that matters here.

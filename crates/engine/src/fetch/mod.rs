@@ -6,6 +6,7 @@
 pub mod anon;
 pub mod cores;
 pub mod file;
+mod headroom;
 pub mod heart;
 pub mod job;
 pub mod pool;
