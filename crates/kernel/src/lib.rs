@@ -24,6 +24,7 @@ pub mod error;
 pub mod exec;
 pub mod exec_trace;
 pub mod fanotify;
+mod fault_around;
 pub mod fds;
 pub mod fiemap;
 pub mod filemap;

@@ -20,6 +20,7 @@
 //! **What is missed.** Opens by io_uring; calls of another ABI than ours (32-bit programs).
 
 use crate::error::{Error, Result};
+use crate::fault_around::FaultAround;
 use crate::path_resolution::{Resolved, resolve};
 use crate::path_syscalls::{ARCHITECTURE, is_found, path_call};
 use crate::ptrace::{self, Resume, Seen, Stop, SyscallInfo};
@@ -205,6 +206,7 @@ enum Entry {
 struct Tracer<Visit> {
     visit: Visit,
     threads: HashMap<i32, Thread>,
+    fault_around: FaultAround,
     /// Whether the kernel lets set-user-id programs keep their rights under us.
     keeps_rights: bool,
     traced: Traced,
@@ -217,6 +219,7 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
         Tracer {
             visit,
             threads: HashMap::new(),
+            fault_around: FaultAround::default(),
             keeps_rights: capabilities >> CAP_SYS_PTRACE & 1 != 0,
             traced: Traced {
                 calls: 0,
@@ -239,7 +242,10 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                     ptrace::resume(tid, Resume::WithSignal(signal))?;
                 }
                 Seen::Stopped(tid, stop) => stopped.push((tid, stop)),
-                Seen::Ended(tid) => drop(self.threads.remove(&tid)),
+                Seen::Ended(tid) => {
+                    self.threads.remove(&tid);
+                    self.fault_around.ended(tid);
+                }
                 Seen::Interrupted => {}
                 Seen::Nothing => {
                     for (tid, stop) in stopped.drain(..) {
@@ -268,6 +274,7 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
             Stop::GroupStop => Resume::Listen,
             Stop::Exec => {
                 self.renumber(tid);
+                self.fault_around.executed(tid);
                 Resume::ToSyscall
             }
             Stop::Other => Resume::ToSyscall,
@@ -299,12 +306,16 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                 architecture: ARCHITECTURE,
                 number,
                 arguments,
-            } => match self.entry(tid, number, &arguments) {
-                Entry::Continue => {}
-                Entry::LetGo => resume = Resume::Detach,
-                Entry::EndTrace => return Ok(false),
-            },
+            } => {
+                self.fault_around.call_begins(tid, number, &arguments);
+                match self.entry(tid, number, &arguments) {
+                    Entry::Continue => {}
+                    Entry::LetGo => resume = Resume::Detach,
+                    Entry::EndTrace => return Ok(false),
+                }
+            }
             SyscallInfo::Exit { result } => {
+                self.fault_around.call_ends(tid, result);
                 let pending = self.threads.get_mut(&tid);
                 ended = pending.and_then(|thread| {
                     Some((thread.pid, thread.pending.take()?, is_found(result)))

@@ -226,6 +226,15 @@ pub fn parse_stat(bytes: &[u8]) -> Option<ProcessStat> {
     })
 }
 
+/// Whether a seccomp filter looks at the system calls of a thread (/proc/TID/status).
+pub fn has_seccomp_filter(tid: i32) -> Result<bool> {
+    let contents = text::read_text(format!("/proc/{tid}/status"))?;
+    let mode = contents
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    Ok(mode.is_some_and(|mode| mode.trim() != "0"))
+}
+
 /// User or group ids of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ids {

@@ -97,7 +97,7 @@ pub fn read_text(
 }
 
 /// How many bytes could be read: fewer than asked for where a page could not.
-fn read(pid: i32, address: u64, bytes: &mut [u8]) -> Result<usize> {
+pub(crate) fn read(pid: i32, address: u64, bytes: &mut [u8]) -> Result<usize> {
     let local = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),

@@ -196,6 +196,64 @@ pub fn wait(blocking: bool) -> Result<Seen> {
     }
 }
 
+/// Where a stopped tracee goes on. Known on x86-64 only; elsewhere `ENOSYS`.
+pub(crate) fn instruction_pointer(tid: i32) -> Result<u64> {
+    const OPERATION: &str = "ptrace(PTRACE_PEEKUSER)";
+    let mut word = 0_u64;
+    let address = instruction_pointer_offset(OPERATION, tid)?;
+    let data = std::ptr::from_mut(&mut word) as usize;
+    // SAFETY: the call itself, which glibc's wrapper is not: the kernel writes one word, to `word`, which is exclusively ours.
+    match unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKUSER, tid, address, data) } {
+        0 => Ok(word),
+        _ => Err(Error::last(OPERATION, of_thread(tid))),
+    }
+}
+
+/// Has a stopped tracee go on at this address. As [`instruction_pointer`].
+pub(crate) fn jump(tid: i32, address: u64) -> Result<()> {
+    const OPERATION: &str = "ptrace(PTRACE_POKEUSER)";
+    let offset = instruction_pointer_offset(OPERATION, tid)?;
+    // SAFETY: takes a word, no pointer; what the tracee executes is its own memory.
+    unsafe {
+        request(
+            OPERATION,
+            libc::PTRACE_POKEUSER,
+            tid,
+            offset,
+            address as usize,
+        )
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn instruction_pointer_offset(_operation: &'static str, _tid: i32) -> Result<usize> {
+    Ok(std::mem::offset_of!(libc::user_regs_struct, rip))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn instruction_pointer_offset(operation: &'static str, tid: i32) -> Result<usize> {
+    Err(Error::new(
+        operation,
+        of_thread(tid),
+        rustix::io::Errno::NOSYS,
+    ))
+}
+
+/// Writes to the memory of a stopped tracee, to its text as well: the page becomes its own. `at` is a multiple of a word; zeros
+/// fill the last one.
+pub(crate) fn write_text(tid: i32, at: u64, bytes: &[u8]) -> Result<()> {
+    const OPERATION: &str = "ptrace(PTRACE_POKETEXT)";
+    let words = bytes.chunks(size_of::<usize>());
+    for (address, chunk) in (at as usize..).step_by(size_of::<usize>()).zip(words) {
+        let mut word = [0; size_of::<usize>()];
+        word[..chunk.len()].copy_from_slice(chunk);
+        let word = usize::from_ne_bytes(word);
+        // SAFETY: takes a word, no pointer into our memory.
+        unsafe { request(OPERATION, libc::PTRACE_POKETEXT, tid, address, word) }?;
+    }
+    Ok(())
+}
+
 /// The number that a thread had before [`Stop::Exec`].
 pub fn former_tid(tid: i32) -> Result<i32> {
     let mut message: libc::c_ulong = 0;

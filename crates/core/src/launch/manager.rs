@@ -24,6 +24,10 @@ pub const COLD_PART: u64 = 4;
 /// Sequences in a row that may be deleted for their misses before the application is left alone.
 const DELETIONS_MAX: u32 = 3;
 
+/// A traced launch shows single pages, two in five of those that the windows around faults have (dash, git, gcc, node): the
+/// smallest application is told by windows.
+const TRACED_PART: u64 = 2;
+
 /// Recordings in a row that lost events, after which paths are not traced any more: that slows the launch most.
 const UNUSABLE_TRACED_MAX: u32 = 2;
 
@@ -433,11 +437,14 @@ fn profile(
         return Learned::Recorded;
     }
     let is_short = (1..params.launch_us_min).contains(&state.longest_us);
+    let windows = |pages: u64, is_traced: bool| pages * if is_traced { TRACED_PART } else { 1 };
+    let sequence = &state.sequence;
+    let in_common = windows(sequence.pages(), sequence.is_path_profile);
     // Few insertions may mean that much was in memory.
-    let has_few_pages =
-        recording.source == Source::Accesses && state.sequence.pages() < params.pages_min;
+    let has_few_pages = recording.source == Source::Accesses && in_common < params.pages_min;
     if is_short || has_few_pages {
-        let is_small = is_short || recording.pages() < params.pages_min;
+        let recorded = windows(recording.pages(), recording.is_path_profile);
+        let is_small = is_short || recorded < params.pages_min;
         let reason = if is_small {
             OffReason::TooSmall
         } else {
@@ -471,10 +478,9 @@ fn check(
         state.deletions = 0;
         if recording.source == Source::Accesses && is_alike(state, recording) {
             let sequence = Arc::make_mut(&mut state.sequence);
-            if sequence.has_uncertain() {
-                refine(sequence, recording, params.n_rawseq);
-                state.n_refined = state.n_refined.saturating_add(u32::from(state.was_cold));
-            }
+            let refines = sequence.has_uncertain() && state.was_cold;
+            state.n_refined = state.n_refined.saturating_add(u32::from(refines));
+            refine(sequence, recording, params.n_rawseq);
             reorder(sequence, recording);
         }
         return learned;

@@ -65,7 +65,8 @@ pub struct LaunchParams {
     pub rotational_order: LaunchOrder,
     /// `start` on a rotational device. The paper's best for disks (section 5.3): `before`.
     pub rotational_start: LaunchStart,
-    /// Extents of one file less than this many pages apart are read as one, within `merge_window_pages`.
+    /// Extents of one file less than this many pages apart are read as one, within `merge_window_pages`: a request costs an
+    /// eMMC as much as 8 pages, and the disk that this was measured on 10.
     pub merge_gap_pages: u64,
     /// Extents are merged only among so many consecutive pages of the sequence, so that what is needed first does not
     /// wait for what is needed much later.
@@ -76,8 +77,9 @@ pub struct LaunchParams {
     /// Most bytes that one launch's prefetch reads, gap pages included.
     pub budget_bytes: u64,
     /// An application whose launch sequence has fewer pages is too small to gain and left alone. Where the kernel
-    /// reports accesses, whole fault-around windows count: on Debian 12 `uname` has 689 pages, `git version` 992. Not
-    /// applied where it reports insertions only, since few of them may mean that much was in memory.
+    /// reports accesses, whole fault-around windows count: on Debian 12 `uname` has 689 pages, `git version` 992; the pages of
+    /// a traced launch, whose accesses show one by one, count twice. Not applied where it reports insertions only, since few of
+    /// them may mean that much was in memory.
     pub pages_min: u64,
     /// An application none of whose recorded launches took this long, in microseconds, is too small to gain and left
     /// alone. The paper's `uname`: 2200.
@@ -116,8 +118,8 @@ impl Default for LaunchParams {
             start: LaunchStart::Together,
             rotational_order: LaunchOrder::Lba,
             rotational_start: LaunchStart::Before,
-            merge_gap_pages: 4,
-            merge_window_pages: 256,
+            merge_gap_pages: 8,
+            merge_window_pages: 2_048,
             call_bytes: 256 << 10,
             budget_bytes: 512 << 20,
             pages_min: 768,

@@ -85,6 +85,43 @@ fn all_paths_of_all_processes_are_seen_missing_ones_too() {
         .for_each(|name| executed(name));
 }
 
+/// The kernel maps no pages around a fault in a traced process, nor in what it starts, and does again when it is let go.
+#[test]
+fn each_page_that_a_traced_process_accesses_shows() {
+    /// Minor faults of a shell until here, of one that it starts, and of another when it has been let go.
+    const SCRIPT: &str = "faults='read -r stat </proc/$$/stat; set -- $stat; echo ${10}'; \
+        eval \"$faults\"; sh -c \"$faults\"; [ -z \"$STOP\" ] || until [ -e \"$STOP\" ]; do [ -e /no-such-file ]; done; sh -c \"$faults\"";
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let stop = directory.path("stop");
+    let faults = |output: &str| -> Vec<u64> {
+        let lines = output.lines().map(|line| line.parse().expect("a number"));
+        lines.collect()
+    };
+    let (output, _) = HeldCommand::new(&["sh", "-c", SCRIPT]).run();
+    let bare = faults(&output);
+    let with_stop = format!("STOP={}; {SCRIPT}", stop.display());
+    let held = HeldCommand::new(&["sh", "-c", &with_stop]);
+    let (tracer, calls) = trace(held.pid());
+    let running = held.release();
+    let waits = |(_, path, _): &Call| path == "/no-such-file";
+    eventually("it waits", || {
+        calls.lock().expect("not poisoned").iter().any(waits)
+    });
+    tracer.detach().expect("detach");
+    directory.file("stop", 1);
+    let (output, status) = running.finish();
+    assert_eq!(status, 0);
+    let traced = faults(&output);
+    for process in 0..2 {
+        assert!(
+            traced[process] > bare[process] * 3 / 2,
+            "{traced:?} faults, {bare:?} without a tracer: this needs x86-64 and UFFD_FEATURE_WP_ASYNC (6.7+)"
+        );
+    }
+    assert!(traced[2] < bare[2] * 5 / 4, "{traced:?}, {bare:?}");
+}
+
 #[test]
 fn signals_pass_through() {
     let _machine = Machine::lock();
