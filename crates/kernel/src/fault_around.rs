@@ -18,7 +18,7 @@
 //! that is its own now.
 //!
 //! **Left as they are**: processes with a seccomp filter, which may end them for an unexpected call; children until they
-//! execute a program; shared mappings that may not be written; text that fills its last page; other architectures than
+//! execute a program; shared mappings, some of which are devices'; text that fills its last page; other architectures than
 //! x86-64. There an access shows with what was mapped around it.
 
 use crate::maps::{self, Mapping};
@@ -107,7 +107,8 @@ impl FaultAround {
             self.opening.insert(tid);
         }
         let [_, bytes, _, flags, descriptor, _] = *arguments;
-        let maps_file = flags as i32 & libc::MAP_ANONYMOUS == 0 && descriptor as i32 >= 0;
+        let kind = flags as i32 & (libc::MAP_TYPE | libc::MAP_ANONYMOUS);
+        let maps_file = kind == libc::MAP_PRIVATE && descriptor as i32 >= 0;
         if number == libc::SYS_mmap as u64 && maps_file && !self.of_processes.is_empty() {
             self.mapping.insert(tid, bytes);
         }
@@ -199,7 +200,8 @@ fn copy_of(pid: i32, descriptor: i64) -> Option<OwnedFd> {
 
 fn register_files(pid: i32, descriptor: &OwnedFd) {
     let mappings = maps::read(pid).unwrap_or_default();
-    for mapping in mappings.iter().filter(|mapping| mapping.inode != 0) {
+    let of_files = mappings.iter().filter(|m| m.inode != 0 && !m.shared);
+    for mapping in of_files {
         register(descriptor, mapping.start, mapping.end - mapping.start);
     }
 }
