@@ -21,14 +21,17 @@
 //! execute a program; shared mappings, some of which are devices'; text that fills its last page; other architectures than
 //! x86-64. There an access shows with what was mapped around it.
 
+use crate::error::{Error, Result};
 use crate::maps::{self, Mapping};
 use crate::page::page_size;
 use crate::ring::{u32_at, u64_at};
 use crate::{process, process_vm, ptrace};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::{HashMap, HashSet};
 
+/// UFFD_USER_MODE_ONLY (5.11+): such a descriptor needs no rights. The stub has its value.
+const USER_MODE_ONLY: i32 = 1;
 /// UFFD_API, UFFD_FEATURE_WP_ASYNC and UFFDIO_REGISTER_MODE_WP.
 const API: u64 = 0xaa;
 const FEATURE_WP_ASYNC: u64 = 1 << 15;
@@ -41,12 +44,11 @@ const ERRNO_MAX: i64 = 4_095;
 const UFFDIO_API: u32 = rustix::ioctl::opcode::read_write::<[u64; 3]>(0xaa, 0x3f);
 const UFFDIO_REGISTER: u32 = rustix::ioctl::opcode::read_write::<[u64; 4]>(0xaa, 0);
 
-/// What a process executes first. The number of the call and its flags follow the first two bytes, and the distance to
-/// where the process was to begin the last.
+/// What a process executes first; the distance to where it was to begin follows.
 #[cfg(target_arch = "x86_64")]
 const STUB: [&[u8]; 10] = [
     &[0xb8, 0x43, 0x01, 0x00, 0x00], // mov eax, SYS_userfaultfd
-    &[0xbf, 0x01, 0x00, 0x08, 0x00], // mov edi, O_CLOEXEC | UFFD_USER_MODE_ONLY (5.11+: needs no rights)
+    &[0xbf, 0x01, 0x00, 0x08, 0x00], // mov edi, O_CLOEXEC | UFFD_USER_MODE_ONLY
     &[0x0f, 0x05],                   // syscall
     &[0x89, 0xc7],                   // mov edi, eax
     &[0xb8, 0x03, 0x00, 0x00, 0x00], // mov eax, SYS_close
@@ -131,6 +133,30 @@ impl FaultAround {
     }
 }
 
+/// Whether a process could be kept from mapping around faults: the kernel's answer to a descriptor of our own. `ENOSYS` on
+/// architectures without a stub, `EINVAL` before 6.7.
+pub(crate) fn probe() -> Result<()> {
+    if STUB.is_empty() {
+        return Err(Error::new(
+            "trace",
+            "single pages",
+            rustix::io::Errno::NOSYS,
+        ));
+    }
+    let flags = libc::O_CLOEXEC | USER_MODE_ONLY;
+    // SAFETY: takes no pointer.
+    let descriptor = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    if descriptor < 0 {
+        return Err(Error::last("userfaultfd", "own memory"));
+    }
+    // SAFETY: a descriptor that the kernel has just made for us and that nobody else owns.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor as i32) };
+    match ask(&descriptor, UFFDIO_API, [API, FEATURE_WP_ASYNC, 0]) {
+        true => Ok(()),
+        false => Err(Error::last("ioctl(UFFDIO_API)", "own memory")),
+    }
+}
+
 /// Has a process begin at a stub that goes on where it was to begin.
 fn begin_at_stub(pid: i32) -> Option<()> {
     // A filter survives an exec.
@@ -165,9 +191,13 @@ fn end_of_text(pid: i32, mappings: &[Mapping], text: &Mapping, entry: u64) -> Op
     end_of_segment(header.get(..read)?, at)?.checked_add(first.start)
 }
 
-/// Where the segment ends that holds the byte `at`, both from the first byte of an ELF file (64 bits) as it is mapped. `None` where
-/// zeros follow it.
+/// Where the segment ends that holds the byte `at`, both from the first byte of an ELF file as it is mapped. `None` where
+/// zeros follow it, and of programs that are not of the stub's ABI.
 fn end_of_segment(header: &[u8], at: u64) -> Option<u64> {
+    let identity = [0x7f, b'E', b'L', b'F', libc::ELFCLASS64, libc::ELFDATA2LSB];
+    if !header.starts_with(&identity) || u16_at(header, 18)? != libc::EM_X86_64 {
+        return None;
+    }
     let table = usize::try_from(u64_at(header, 32)?).ok()?;
     let entries = (0..usize::from(u16_at(header, 56)?)).map_while(|index| {
         let entry = header.get(table.checked_add(index * size_of::<libc::Elf64_Phdr>())?..)?;
@@ -248,6 +278,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
     fn the_end_of_our_own_text_is_in_its_last_page() {
         let pid = process::own_pid();
         let entry = the_end_of_our_own_text_is_in_its_last_page as fn() as usize as u64;
@@ -265,13 +296,30 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn programs_of_another_abi_are_left_as_they_are() {
+        let exe = std::fs::read("/proc/self/exe").expect("own program");
+        let entry = u64_at(&exe, 24).expect("e_entry");
+        let end = |at: usize, byte: u8| {
+            let mut header = exe[..4096].to_vec();
+            header[at] = byte;
+            end_of_segment(&header, entry)
+        };
+        assert!(end(4, libc::ELFCLASS64).is_some());
+        assert_eq!(end(4, libc::ELFCLASS32), None);
+        assert_eq!(end(18, libc::EM_386 as u8), None);
+        assert_eq!(end(0, b'#'), None);
+    }
+
+    #[test]
     fn no_header_is_trusted() {
         let exe = std::fs::read("/proc/self/exe").expect("own program");
         let mut random = Lcg(1);
         for _ in 0..100_000 {
             let mut header = exe[..1024].to_vec();
             for _ in 0..8 {
-                header[random.below(1024) as usize] = random.below(256) as u8;
+                // Behind what says that it is ours.
+                header[20 + random.below(1_004) as usize] = random.below(256) as u8;
             }
             header.truncate(random.below(1025) as usize);
             let _ = end_of_segment(&header, random.below(1 << 20));

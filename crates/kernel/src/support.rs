@@ -14,8 +14,8 @@ use crate::task_events::TaskRings;
 use crate::tracefs::Tracefs;
 use crate::zram::Zram;
 use crate::{
-    Process, block, cachestat, credentials, error::Result, fanotify, fiemap, page, process_vm, psi,
-    ptrace, swaps, text, zram,
+    Process, block, cachestat, credentials, error::Result, fanotify, fault_around, fiemap, page,
+    process_vm, psi, ptrace, swaps, text, zram,
 };
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
@@ -93,6 +93,8 @@ pub struct Support {
     pub task_records: Fact,
     /// Tracing system calls by ptrace.
     pub ptrace: Fact,
+    /// Keeping the kernel from mapping pages around the faults of a traced launch.
+    pub single_pages: Fact,
     /// FS_IOC_FIEMAP, tried on our own executable.
     pub fiemap: Fact,
     /// fanotify groups with marks on file systems (tried on /proc's parent file system `/`).
@@ -161,6 +163,7 @@ impl Support {
             exec_tracepoint: found.exec,
             task_records: probe_task_records(),
             ptrace: probe_ptrace(),
+            single_pages: Fact::of(fault_around::probe().map(|()| "UFFD_FEATURE_WP_ASYNC")),
             fiemap: probe_fiemap(),
             fanotify: probe_fanotify(),
             psi: Fact::of(

@@ -54,7 +54,7 @@ pub fn findings(support: &Support) -> Vec<Finding> {
     list
 }
 
-fn rules(support: &Support) -> [Rule<'_>; 14] {
+fn rules(support: &Support) -> [Rule<'_>; 15] {
     [
         (
             "demand faults (perf)",
@@ -112,6 +112,12 @@ fn rules(support: &Support) -> [Rule<'_>; 14] {
             "paths of a launch (ptrace)",
             &support.ptrace,
             "the paths that a launch looks up, missing ones too, are not learned: only pages of files are fetched",
+        ),
+        (
+            "single pages of a launch (userfaultfd)",
+            &support.single_pages,
+            "Linux has it from 6.7 on, prepage on x86-64: without it a launch shows what the kernel maps around its faults, and it takes some \
+             twenty cold launches to learn which of these pages it uses",
         ),
         (
             "places of files on disk (FIEMAP)",
