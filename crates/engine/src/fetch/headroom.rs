@@ -7,11 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The part of the headroom that prepaging leaves to what the application allocates meanwhile: one in so many pages.
 const LEFT: u64 = 8;
 
-/// So many pages a core charges at once and may keep for itself (MEMCG_CHARGE_BATCH, Linux 6.0; 32 before). A thread that
-/// reaches the limit meanwhile asks for them back, but does not wait: where nothing else can be reclaimed, the OOM killer
-/// comes before they do.
-const CHARGE_BATCH_PAGES: u64 = 64;
-
 /// What prepaging may charge, until it is charged.
 #[derive(Debug)]
 pub struct Headroom {
@@ -22,8 +17,8 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// What these groups leave to so many threads, each on a core of its own. A group that is gone limits nobody.
-    pub fn of(groups: &[Cgroup], threads: u64) -> Self {
+    /// What these groups leave. A group that is gone limits nobody.
+    pub fn of(groups: &[Cgroup]) -> Self {
         let of_group = |group: &Cgroup| group.memory_headroom().ok()?;
         let least = groups
             .iter()
@@ -33,14 +28,13 @@ impl Headroom {
             pages: u64::MAX.into(),
             reclaims_below_pages: 0,
         };
-        least.map_or(endless, |least| Self::within(least, threads))
+        least.map_or(endless, Self::within)
     }
 
-    fn within(least: cgroup::Headroom, threads: u64) -> Self {
+    fn within(least: cgroup::Headroom) -> Self {
         let pages = |bytes: u64| {
             let pages = bytes / page_size();
-            let left = (pages / LEFT).max(threads * CHARGE_BATCH_PAGES);
-            pages.saturating_sub(left)
+            pages - pages / LEFT
         };
         Self {
             pages: pages(least.bytes).into(),
@@ -67,33 +61,22 @@ impl Headroom {
 mod tests {
     use super::*;
 
-    fn of_pages(free: u64, all: u64, threads: u64) -> Headroom {
+    fn of_pages(free: u64, all: u64) -> Headroom {
         let (free_bytes, bytes) = (free * page_size(), all * page_size());
-        Headroom::within(cgroup::Headroom { free_bytes, bytes }, threads)
+        Headroom::within(cgroup::Headroom { free_bytes, bytes })
     }
 
     #[test]
     fn what_is_free_is_taken_before_what_has_to_be_reclaimed() {
-        let headroom = of_pages(800, 1_600, 1);
+        let headroom = of_pages(800, 1_600);
         assert!(headroom.take(700) && !headroom.is_used_up());
         assert!(headroom.take(1) && headroom.is_used_up());
         assert!(!headroom.take(700) && headroom.take(699) && !headroom.take(1));
     }
 
     #[test]
-    fn what_every_core_may_have_charged_ahead_is_left() {
-        for threads in 1..=16 {
-            for free in (0..4_000).step_by(50) {
-                let headroom = of_pages(free, free, threads);
-                let left = free - headroom.pages.into_inner();
-                assert!(left >= free.min(threads * CHARGE_BATCH_PAGES).max(free / LEFT));
-            }
-        }
-    }
-
-    #[test]
     fn without_a_limit_there_is_no_end() {
-        let headroom = Headroom::of(&[], 2);
+        let headroom = Headroom::of(&[]);
         assert!(headroom.take(1 << 40) && !headroom.is_used_up());
     }
 }

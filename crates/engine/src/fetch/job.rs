@@ -271,17 +271,12 @@ impl Job {
     /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
     /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
     pub fn admit(&self, piece: &Piece, pages: u64) -> bool {
-        let headroom = || Headroom::of(&self.groups, self.threads());
+        let headroom = || Headroom::of(&self.groups);
         let admitted = self.headroom.get_or_init(headroom).take(pages);
         if !admitted {
             self.end.fetch_min(piece.before, Ordering::Relaxed);
         }
         admitted
-    }
-
-    /// Threads that the anonymous pages are divided among.
-    fn threads(&self) -> u64 {
-        self.shares.first().map_or(1, |shares| shares.len() as u64)
     }
 
     /// Whether thread number `thread` leaves what is left to the first one: where each page that comes in pushes out

@@ -140,18 +140,39 @@ impl Cgroup {
 
     /// What of the inactive pages of the subtree, that `stat` tells, can be reclaimed.
     fn reclaimable_bytes(&self, stat: &BTreeMap<String, u64>, free_swap: u64) -> u64 {
-        let Some(kept) = self.kept() else { return 0 };
-        let levels = self.directory.ancestors().map(|above| self.at(above));
-        let swap_left = match self.version {
-            Version::V1 => free_swap,
-            Version::V2 => levels
-                .filter_map(|level| level.swap_left_bytes())
-                .fold(free_swap, u64::min),
+        let Some(groups) = self.subtree() else {
+            return 0;
         };
         let inactive = |key| self.of_subtree(stat, key);
-        let anon = inactive("inactive_anon").saturating_sub(kept.anon);
-        let file = inactive("inactive_file").saturating_sub(kept.file);
-        file.saturating_add(anon.min(swap_left))
+        let (anon, file) = (inactive("inactive_anon"), inactive("inactive_file"));
+        match self.version {
+            Version::V1 => {
+                // Each has its own swappiness; that of the one above does not matter. The kernel brings its statistics up to
+                // date by and by: the whole and a part of it do not fit together, and what is not in the part may be nowhere.
+                let (kept, swapped): (Vec<_>, Vec<_>) =
+                    groups.iter().partition(|group| group.never_swaps());
+                let anon = match kept.is_empty() {
+                    true => anon,
+                    false => swapped.iter().map(|group| group.own("inactive_anon")).sum(),
+                };
+                file.saturating_add(anon.min(free_swap))
+            }
+            Version::V2 => {
+                let kept = self.kept(&groups);
+                let levels = self.directory.ancestors().map(|above| self.at(above));
+                let swap_left = levels
+                    .filter_map(|level| level.swap_left_bytes())
+                    .fold(free_swap, u64::min);
+                let anon = anon.saturating_sub(kept.anon).min(swap_left);
+                file.saturating_sub(kept.file).saturating_add(anon)
+            }
+        }
+    }
+
+    /// A value of this cgroup's memory.stat, without those below in version 1. It may have vanished.
+    fn own(&self, key: &str) -> u64 {
+        let stat = self.memory_stat().unwrap_or_default();
+        stat.get(key).copied().unwrap_or(0)
     }
 
     fn at(&self, directory: &Path) -> Cgroup {
@@ -161,38 +182,40 @@ impl Cgroup {
         }
     }
 
-    /// What the rules of this cgroup (v1) and of those below keep from reclaim. `None` where there are more than
-    /// [`GROUPS_MAX`].
-    fn kept(&self) -> Option<Kept> {
-        let mut kept = Kept::default();
-        let mut groups = vec![self.directory.clone()];
-        for looked_at in 0.. {
-            let Some(directory) = groups.pop() else { break };
+    /// This cgroup and those below it. `None` where there are more than [`GROUPS_MAX`].
+    fn subtree(&self) -> Option<Vec<Cgroup>> {
+        let mut groups = vec![self.at(&self.directory)];
+        let mut looked_at = 0;
+        while let Some(group) = groups.get(looked_at) {
             if looked_at == GROUPS_MAX {
                 return None;
             }
-            let group = self.at(&directory);
-            // memory.min (v2) does not protect the limited group from its own limit, only those below.
-            let is_below = group.version == Version::V2 && group != *self;
-            let is_protected = is_below && group.is_protected();
-            let swap_left = match group.version {
-                _ if is_protected => Some(0),
-                // Each has its own; the one above does not matter.
-                Version::V1 => group.never_swaps().then_some(0),
-                Version::V2 => is_below.then(|| group.swap_left_bytes()).flatten(),
+            let below = directories_in(&group.directory).take(GROUPS_MAX);
+            let below: Vec<_> = below.map(|directory| self.at(&directory)).collect();
+            groups.extend(below);
+            looked_at += 1;
+        }
+        Some(groups)
+    }
+
+    /// What the rules of those below this cgroup (version 2) keep from reclaim.
+    fn kept(&self, groups: &[Cgroup]) -> Kept {
+        let mut kept = Kept::default();
+        // memory.min does not protect the limited group from its own limit, only those below.
+        for group in groups.iter().filter(|group| *group != self) {
+            let is_protected = group.is_protected();
+            let swap_left = match is_protected {
+                true => Some(0),
+                false => group.swap_left_bytes(),
             };
             if let Some(swap_left) = swap_left {
-                // It may have vanished.
-                let stat = group.memory_stat().unwrap_or_default();
-                let inactive = |key| stat.get(key).copied().unwrap_or(0);
-                kept.anon += inactive("inactive_anon").saturating_sub(swap_left);
-                if is_protected {
-                    kept.file += inactive("inactive_file");
-                }
+                kept.anon += group.own("inactive_anon").saturating_sub(swap_left);
             }
-            groups.extend(directories_in(&group.directory).take(GROUPS_MAX));
+            if is_protected {
+                kept.file += group.own("inactive_file");
+            }
         }
-        Some(kept)
+        kept
     }
 
     fn is_protected(&self) -> bool {
@@ -326,11 +349,15 @@ mod tests {
                 ),
                 ("app/memory.limit_in_bytes", NONE),
                 ("app/memory.swappiness", "60"),
+                ("app/memory.stat", "inactive_anon 179\n"),
                 ("other/memory.swappiness", "0"),
                 ("other/memory.stat", "inactive_anon 120\n"),
             ],
         );
         let headroom = |free_swap| tree.bytes(Version::V1, "app", free_swap);
+        assert_eq!(headroom(u64::MAX), Some(50 + 180));
+        // The whole still counts what has gone from a part.
+        tree.write("other/memory.stat", "inactive_anon 0\n");
         assert_eq!(headroom(u64::MAX), Some(50 + 180));
         tree.write("other/memory.swappiness", "1");
         assert_eq!(headroom(u64::MAX), Some(50 + 300));
