@@ -35,14 +35,6 @@ pub enum TaskEvent<'a> {
         /// The file's path below the process's root (` (deleted)` appended where it was removed), or the kernel's name
         /// for what has none, such as `//toolong`.
         path: &'a [u8],
-        /// First byte address of the mapping.
-        address: u64,
-        /// First byte of the file that is mapped.
-        offset_bytes: u64,
-        /// Length of the mapping in bytes; it may reach beyond the file.
-        len_bytes: u64,
-        /// Mapped with PROT_EXEC.
-        executable: bool,
     },
     /// A thread ended; the process too if it was its last.
     Exit,
@@ -201,12 +193,8 @@ fn record(kind: u32, body: &[u8]) -> Option<TaskRecord<'_>> {
 /// char filename[]
 fn mapped(body: &[u8]) -> Option<TaskEvent<'_>> {
     Some(TaskEvent::Map {
-        address: u64_at(body, 8)?,
-        len_bytes: u64_at(body, 16)?,
-        offset_bytes: u64_at(body, 24)?,
         dev: (u32_at(body, 32)?, u32_at(body, 36)?),
         inode: u64_at(body, 40)?,
-        executable: u32_at(body, 56)? & libc::PROT_EXEC as u32 != 0,
         path: text(body, 64)?,
     })
 }
@@ -281,13 +269,9 @@ mod tests {
         };
         assert_eq!((record.time_ns, record.pid, record.tid), (99, 7, 8));
         let expected = TaskEvent::Map {
-            address: 0x1000,
             dev: (254, 3),
             inode: 1234,
             path: b"/lib/c",
-            offset_bytes: 0x2000,
-            len_bytes: 0x3000,
-            executable: true,
         };
         assert_eq!(record.event, expected);
         let anonymous = mmap2(0, b"//anon\0\0");
