@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Engine {
     params: EngineParams,
     /// Cores with their capacities.
-    capacities: Vec<(usize, u64)>,
+    capacities: Vec<(usize, u32)>,
     pool: Pool,
     observer: Mailbox<Command, Event>,
     /// Threads that hung in an observation.
@@ -75,11 +75,7 @@ impl Engine {
     /// # Errors
     /// Where a thread cannot be created.
     pub fn start(params: &EngineParams, support: &Support) -> Result<Self> {
-        let capacities: Vec<(usize, u64)> = support
-            .cpu_capacities
-            .iter()
-            .map(|&(core, capacity)| (core, capacity.into()))
-            .collect();
+        let capacities = support.cpu_capacities.clone();
         let cores = cores(&capacities, &params.fetch);
         let mut warnings = Vec::new();
         let faults = open_faults(&cores.all, &params.observe, &mut warnings);
@@ -106,15 +102,24 @@ impl Engine {
         })
     }
 
-    /// Opens the rings anew, on the cores that are online now: the events of a core that goes offline end, without a word
-    /// (perf_event_exit_cpu). What happens meanwhile is not seen: the observation of a switch under way is void. Returns what
-    /// this kernel refused, and what that costs.
-    pub fn open_rings_anew(&mut self) -> Vec<String> {
+    /// Adapts to the cores that are online now: fetches on each, and opens the rings anew, since the events of a core that goes
+    /// offline end, without a word (perf_event_exit_cpu). What happens meanwhile is not seen: the observation of a switch under
+    /// way is void. Returns what this kernel refused, and what that costs.
+    pub fn adapt_to_cores(&mut self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let cpus = match sched::online_cpus() {
-            Ok(cpus) => cpus,
-            Err(error) => return vec![format!("{error}; events are seen as before")],
+        let capacities = match sched::capacities() {
+            Ok(capacities) => capacities,
+            Err(error) => return vec![format!("{error}; the cores are used as before")],
         };
+        if capacities != self.capacities {
+            self.capacities = capacities;
+            let pool = self.start_pool(&self.params.fetch.clone());
+            warnings.extend(
+                pool.err()
+                    .map(|error| format!("{error}; fetched is as before")),
+            );
+        }
+        let cpus = cores(&self.capacities, &self.params.fetch).all;
         let observe = &self.params.observe;
         // Before, for what they take of locked memory.
         let is_on = self.faults.take().is_none_or(|faults| faults.is_on());
@@ -133,6 +138,13 @@ impl Engine {
         }
         self.observer.tell(Command::Trace(trace.map(Box::new)));
         warnings
+    }
+
+    /// Fetches with new threads. Those that there are finish what they are at and end.
+    fn start_pool(&mut self, params: &FetchParams) -> Result<()> {
+        let pool = Pool::start(params, &cores(&self.capacities, params))?;
+        self.earlier_given_up += std::mem::replace(&mut self.pool, pool).given_up();
+        Ok(())
     }
 
     /// What this kernel refused, and what that costs.
@@ -285,7 +297,7 @@ fn open_trace(
         .ok()
 }
 
-fn cores(capacities: &[(usize, u64)], fetch: &FetchParams) -> Cores {
+fn cores(capacities: &[(usize, u32)], fetch: &FetchParams) -> Cores {
     Cores::new(capacities, &fetch.big_cores, &fetch.little_cores)
 }
 
@@ -367,10 +379,7 @@ impl Executor for Engine {
 
     fn set_params(&mut self, params: &EngineParams) -> Result<()> {
         if params.fetch != self.params.fetch {
-            // The threads there were finish what they are at and end.
-            let cores = cores(&self.capacities, &params.fetch);
-            let pool = Pool::start(&params.fetch, &cores)?;
-            self.earlier_given_up += std::mem::replace(&mut self.pool, pool).given_up();
+            self.start_pool(&params.fetch)?;
         }
         if params.observe != self.params.observe {
             if let Some(faults) = &mut self.faults {

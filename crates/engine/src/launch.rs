@@ -182,12 +182,8 @@ impl Launches {
         launch: &LaunchParams,
         capacities: &[(usize, u32)],
     ) -> Result<Self> {
-        let capacities: Vec<(usize, u64)> = capacities
-            .iter()
-            .map(|&(core, capacity)| (core, capacity.into()))
-            .collect();
         let cores = Cores::new(
-            &capacities,
+            capacities,
             &params.fetch.big_cores,
             &params.fetch.little_cores,
         );

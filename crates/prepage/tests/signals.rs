@@ -156,7 +156,7 @@ impl Executor for Scripted {
 }
 
 impl WakingExecutor for Scripted {
-    fn open_rings_anew(&mut self) -> Vec<String> {
+    fn adapt_to_cores(&mut self) -> Vec<String> {
         Vec::new()
     }
 

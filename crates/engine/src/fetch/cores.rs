@@ -28,9 +28,9 @@ impl Cores {
     /// Sorts cores by capacity, given as (core, capacity). A configured set, where it is not empty, takes the place
     /// of what capacity says, so that equal cores can stand in for big and little ones. Configured cores that are
     /// not there are left out.
-    pub fn new(capacities: &[(usize, u64)], big: &[usize], little: &[usize]) -> Self {
+    pub fn new(capacities: &[(usize, u32)], big: &[usize], little: &[usize]) -> Self {
         let all: Vec<usize> = capacities.iter().map(|&(core, _)| core).collect();
-        let of = |wanted: Option<u64>| {
+        let of = |wanted: Option<u32>| {
             let cores = capacities.iter().filter(|&&(_, c)| Some(c) == wanted);
             cores.map(|&(core, _)| core).collect::<Vec<_>>()
         };

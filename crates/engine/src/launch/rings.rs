@@ -150,12 +150,12 @@ impl Rings {
                 pid: record.pid,
                 parent_pid,
             }),
-            TaskEvent::Map {
-                dev, inode, path, ..
-            } => batch.mapped.entry(record.pid).or_default().push(Mapped {
-                key: (dev, inode),
-                path: path.into(),
-            }),
+            TaskEvent::Map { dev, inode, path } => {
+                batch.mapped.entry(record.pid).or_default().push(Mapped {
+                    key: (dev, inode),
+                    path: path.into(),
+                })
+            }
             _ => {}
         });
         batch.forks.sort_by_key(|fork| fork.at);

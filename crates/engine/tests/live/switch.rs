@@ -7,10 +7,11 @@ use prepage_core::extent::Extent;
 use prepage_core::outcome::Void;
 use prepage_core::params::{AnonRule, Mode};
 use prepage_core::plan::Plan;
-use prepage_engine::{EngineParams, Executor, Members};
+use prepage_engine::{Engine, EngineParams, Executor, Members};
 use prepage_kernel::process;
+use prepage_kernel::support::Support;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Directory, Machine, SwapFile};
+use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, eventually};
 
 const PAGES: u64 = 1024;
 
@@ -74,8 +75,32 @@ fn faults_and_file_accesses_are_seen_in_rings_that_were_opened_anew() {
         let (pages, of_file) = use_it(&mut rig);
         assert!(pages >= PAGES / 2, "round {round}: {pages}");
         assert_eq!(of_file, 64, "round {round}");
-        assert_eq!(rig.engine.open_rings_anew(), [] as [String; 0]);
+        assert_eq!(rig.engine.adapt_to_cores(), [] as [String; 0]);
     }
+}
+
+/// Threads of this process that fetch anonymous pages.
+fn fetching_threads() -> usize {
+    let own = process::own_pid();
+    let threads = process::threads(own).expect("own threads");
+    let name = |tid| std::fs::read_to_string(format!("/proc/{own}/task/{tid}/comm"));
+    let names = threads.into_iter().filter_map(|tid| name(tid).ok());
+    names
+        .filter(|name| name.starts_with("prepage-anon"))
+        .count()
+}
+
+#[test]
+fn a_core_that_came_online_fetches_as_well() {
+    let _machine = Machine::lock();
+    eventually("engines of other tests ended", || fetching_threads() == 0);
+    let mut support = Support::probe();
+    let cores = std::mem::take(&mut support.cpu_capacities);
+    support.cpu_capacities = vec![cores[0]];
+    let mut engine = Engine::start(&EngineParams::default(), &support).expect("threads");
+    eventually("one thread", || fetching_threads() == 1);
+    assert_eq!(engine.adapt_to_cores(), [] as [String; 0]);
+    eventually("one for each core", || fetching_threads() == cores.len());
 }
 
 #[test]
@@ -86,7 +111,7 @@ fn an_observation_in_which_the_rings_were_opened_anew_is_void() {
     child.swap_out();
     rig.begin();
     child.tell_pages("read", 0..PAGES / 2);
-    assert_eq!(rig.engine.open_rings_anew(), [] as [String; 0]);
+    assert_eq!(rig.engine.adapt_to_cores(), [] as [String; 0]);
     let record = rig.end();
     assert_eq!(record.void, Some(Void::EventsLost), "{record:?}");
     child.swap_out();

@@ -102,27 +102,27 @@ impl Service {
     fn see_sleep(&mut self) {
         if self.sleep.as_mut().is_some_and(Sleep::was_asleep) {
             log_info!("the machine slept: events are asked for anew");
-            self.open_rings_anew();
+            self.adapt_to_cores();
         }
     }
 
     fn see_cores(&mut self) {
         if self.cores.as_mut().is_some_and(Cores::came_online) {
-            log_info!("a core came online: events are asked for anew");
-            self.open_rings_anew();
+            log_info!("a core came online: it is used, and events are asked for anew");
+            self.adapt_to_cores();
         }
     }
 
     /// The events of a core that goes offline end, without a word, and all but one core do where a machine sleeps (S3).
-    fn open_rings_anew(&mut self) {
-        for warning in self.executor.open_rings_anew() {
+    fn adapt_to_cores(&mut self) {
+        for warning in self.executor.adapt_to_cores() {
             log_warning!("{warning}");
         }
         if let Err(error) = watch_faults(&*self.executor, &self.config, &self.poller) {
             log_warning!("a switch that no signal announces is not noticed: {error}");
         }
         if let Some(launches) = &mut self.launches
-            && let Err(error) = launches.open_rings_anew(&self.config, &self.poller)
+            && let Err(error) = launches.adapt_to_cores(&self.config, &self.poller)
         {
             log_warning!("launches are not learned: {error}");
         }

@@ -122,11 +122,11 @@ impl LaunchHelp {
         Ok(())
     }
 
-    /// Opens the rings anew, for cores that were offline meanwhile. A launch that is under way is not followed any more.
+    /// Starts anew on the cores that are online now. A launch that is under way is not followed any more.
     ///
     /// # Errors
     /// Where a thread cannot be created, or the event loop not told of what it sees; then it goes on as before.
-    pub(super) fn open_rings_anew(
+    pub(super) fn adapt_to_cores(
         &mut self,
         config: &Config,
         poller: &Poller,

@@ -50,9 +50,9 @@ pub trait WakingExecutor: Executor {
     /// Readable when [`Executor::drain_faults`] has so much that a switch may have begun.
     fn fault_fds(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Asks for events anew, by other descriptors: those of cores that were offline meanwhile have ended. Returns what the
-    /// kernel refused, and what that costs.
-    fn open_rings_anew(&mut self) -> Vec<String>;
+    /// Fetches on the cores that are online now, and asks for events anew, by other descriptors: those of cores that were offline
+    /// meanwhile have ended. Returns what the kernel refused, and what that costs.
+    fn adapt_to_cores(&mut self) -> Vec<String>;
 
     /// Threads that hung in a call and were given up, so far.
     fn threads_given_up(&self) -> usize;
@@ -67,8 +67,8 @@ impl WakingExecutor for Engine {
         Engine::fault_fds(self)
     }
 
-    fn open_rings_anew(&mut self) -> Vec<String> {
-        Engine::open_rings_anew(self)
+    fn adapt_to_cores(&mut self) -> Vec<String> {
+        Engine::adapt_to_cores(self)
     }
 
     fn threads_given_up(&self) -> usize {
