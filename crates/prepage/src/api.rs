@@ -460,9 +460,11 @@ pub struct ExplainReply {
     pub switches: u64,
     /// Profiling switches done, of how many (the paper's Offline Candidate Table).
     pub profiled: (u8, u8),
-    /// Pages below this probability of use are not fetched.
+    /// Anonymous pages below this probability of use are not fetched.
     pub confidence: f32,
-    /// Why it is that high.
+    /// File pages below this one are not.
+    pub file_confidence: f32,
+    /// Why they are that high.
     pub confidence_reason: String,
     /// Switches for which it is left alone from now on, since its demand did not end.
     pub left_alone: u32,

@@ -30,8 +30,8 @@ fn words(known: &ExplainReply) -> String {
         known.profiled.1
     );
     text += &format!(
-        "fetched is what is used with a probability of {:.2} or more: {}\n",
-        known.confidence, known.confidence_reason
+        "fetched are anonymous pages that are used with a probability of {:.2} or more, file pages with {:.2}: {}\n",
+        known.confidence, known.file_confidence, known.confidence_reason
     );
     if known.left_alone > 0 {
         text += &format!(

@@ -55,6 +55,7 @@ impl Service {
                 self.machine.params().file.profile_switches,
             ),
             confidence: plan.confidence,
+            file_confidence: plan.file_confidence,
             confidence_reason: self.confidence_reason(app, plan),
             left_alone: self.machine.rest_left(app),
             processes: process_tables(model, plan),
@@ -116,12 +117,16 @@ impl Service {
                 "budget.confidence_pressure, since tasks wait for memory",
                 budget.confidence_pressure,
             ),
-            false => ("budget.confidence", budget.confidence),
+            false => (
+                "budget.confidence and budget.file_confidence",
+                budget.confidence,
+            ),
         };
         match plan.confidence > wanted {
             true => format!(
-                "raised from {wanted:.2} ({named}) to keep the expected waste within {} pages \
+                "raised by {:.2} ({named}) to keep the expected waste within {} pages \
                  (budget.waste_pages_max)",
+                plan.confidence - wanted,
                 budget.waste_pages_max
             ),
             false => named.to_owned(),
