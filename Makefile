@@ -9,7 +9,7 @@ UNITDIR ?= /usr/lib/systemd
 export CARGO_TARGET_DIR ?= target
 BIN = $(CARGO_TARGET_DIR)/release
 
-.PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-idle bench-report bench-quick \
+.PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
     bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
@@ -48,9 +48,12 @@ bench-fetch: setup-build build
 
 BENCH = scripts/as-root $(BIN)/prepage-eval
 
-## The canonical evaluation, about three hours, by parts of at most an hour; each can be run by itself. A part that was
-## interrupted goes on when the same is said again; `rm -r target/bench` begins anew.
-bench: bench-reclaimed bench-together bench-launch bench-idle bench-report
+## The canonical evaluation, by parts of at most an hour; each can be run by itself. A part that was interrupted goes on when
+## the same is said again; `rm -r target/bench` begins anew.
+BENCH_PARTS = reclaimed together launch launch-figures peers idle storage swap zram mthp policies report
+bench:
+	@echo "about five and a half hours, in these parts: $(BENCH_PARTS)"
+	$(MAKE) $(addprefix bench-,$(BENCH_PARTS))
 
 ## Eight applications, each swapped out whole, in all modes of the paper's figures: about 35 minutes.
 bench-reclaimed: setup-build build
@@ -94,6 +97,16 @@ bench-launch-figures: setup-build build
 	    --out target/bench/launch-overheads.jsonl
 	$(BENCH) launch --programs gimp,python3 --install --mismatch --runs 8 --resume \
 	    --out target/bench/launch-mismatch.jsonl
+
+## Beside what people use today, in the same alternation: vmtouch, whole files and, where it is installed, the daemon preload,
+## which learns from nearly an hour of use by itself and here from three sessions. About a quarter of an hour.
+PEER_PROGRAMS ?= libreoffice,inkscape,python3,node,gcc,perl,ruby,gdb
+bench-peers: setup-build build
+	scripts/setup launch
+	mkdir -p target/bench
+	@echo "about a quarter of an hour"
+	$(BENCH) launch --programs $(PEER_PROGRAMS) --install --runs 5 --resume \
+	    --scenarios cold,warm,fast,detected,whole_files,vmtouch,preload --out target/bench/launches-peers.jsonl
 
 ## Services that sat idle, swapped out whole to zram and then to the disk: about 50 minutes.
 bench-idle: setup-build build
