@@ -142,15 +142,17 @@ bench-report: build
 results: bench-report
 	scripts/keep-results target/bench results
 
-## Ten minutes of it: four applications, few samples.
+## About ten minutes of it: four applications and three launches, few samples.
 bench-quick: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench-quick
 	@echo "about ten minutes"
-	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 \
+	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 --resume \
 	    --out target/bench-quick/reclaimed.jsonl
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 5 --warmup 3 \
-	    --limit-mib 400 --out target/bench-quick/together.jsonl
+	    --limit-mib 400 --resume --out target/bench-quick/together.jsonl
+	$(BENCH) launch --programs python3,gcc,node --runs 4 --scenarios cold,warm,fast,detected --resume \
+	    --out target/bench-quick/launches.jsonl
 	$(BENCH) report target/bench-quick/*.jsonl --out target/bench-quick/report.html --markdown target/bench-quick/report.md
 
 setup-build:

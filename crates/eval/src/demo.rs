@@ -9,7 +9,8 @@ use crate::output::print_line;
 use crate::record::{Mode, Parameters, Setting};
 use crate::run::{self, Options};
 use crate::{report, study};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// What the demo is asked for.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
             .out
             .join(format!("{}.jsonl", format!("{setting:?}").to_lowercase()));
         eprintln!("== {} ==", study::text::setting_words(setting));
+        begin_anew(&out)?;
         let parameters = Parameters {
             modes,
             samples,
@@ -87,6 +89,7 @@ fn measure_launches(options: &DemoOptions) -> Result<PathBuf> {
     const LEARNING_MAX: u32 = 14;
     eprintln!("== launches ==");
     let out = options.out.join("launches.jsonl");
+    begin_anew(&out)?;
     let scenarios = vec![Scenario::Cold, Scenario::Warm, Scenario::Fast];
     launch::run(&LaunchOptions {
         parameters: LaunchParameters {
@@ -101,4 +104,14 @@ fn measure_launches(options: &DemoOptions) -> Result<PathBuf> {
         resume: false,
     })?;
     Ok(out)
+}
+
+/// Removes the record of the demo before.
+fn begin_anew(record: &Path) -> Result<()> {
+    match std::fs::remove_file(record) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).context("remove", record.display())
+        }
+        _ => Ok(()),
+    }
 }

@@ -73,3 +73,27 @@ fn what_another_setting_counts_is_refused() {
     let said = refusal(&["--setting", "together", "--apps", "all", "--samples", "3"]);
     assert!(said.contains("--rounds"), "{said}");
 }
+
+#[test]
+fn a_record_that_is_there_is_not_written_over() {
+    let record = std::env::temp_dir().join(format!("prepage-record-{}", std::process::id()));
+    std::fs::write(&record, "hours of measurement\n").expect("writable");
+    for command in [&["run"][..], &["launch", "--", "true"], &["idle"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+            .arg(command[0])
+            .arg("--out")
+            .arg(&record)
+            .args(&command[1..])
+            .output()
+            .expect("run prepage-eval");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{command:?}: {said}");
+        assert!(
+            said.contains("is there already") && said.contains("--resume"),
+            "{command:?}: {said}"
+        );
+        let kept = std::fs::read_to_string(&record).expect("the record is there");
+        assert_eq!(kept, "hours of measurement\n", "{command:?}");
+    }
+    std::fs::remove_file(&record).expect("own file");
+}

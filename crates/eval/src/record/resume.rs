@@ -35,13 +35,19 @@ impl<L: Resumable> Earlier<L> {
     /// Reads the record of the run before, where there is one and this run is to go on with it.
     ///
     /// # Errors
-    /// Where it is no such record, or of a run with other parameters.
+    /// Where there is one and this run is not to go on with it; where it is no such record, or of a run with other parameters.
     pub fn read(path: &Path, resume: bool, parameters: &L::Parameters) -> Result<Self> {
-        let is_empty = || std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
-        let lines = if resume && path.exists() && !is_empty() {
-            L::read(path)?
-        } else {
-            Vec::new()
+        let is_there = std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        let lines = match (is_there, resume) {
+            (false, _) => Vec::new(),
+            (true, true) => L::read(path)?,
+            (true, false) => {
+                let cause = format!(
+                    "{} is there already, and stays: go on with it by --resume, or name another record with --out",
+                    path.display()
+                );
+                return Err(Error::new("begin", "a record", cause));
+            }
         };
         match lines.first() {
             Some(first) if !first.admits(parameters) => {
