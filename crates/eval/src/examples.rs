@@ -10,6 +10,8 @@ Examples:
   sudo prepage-eval run --apps all --modes off,full     all, without and with
   sudo prepage-eval run --apps all --setting together   all at once
   sudo prepage-eval run --swap disk --resume            go on with records.jsonl
+  sudo prepage-eval run --apps gimp --modes observe \\
+      --switches switches.jsonl                         for simulate
   prepage-eval study records.jsonl";
 
 pub const LAUNCH: &str = "\
@@ -46,7 +48,8 @@ Example:
 pub const SIMULATE: &str = "\
 Examples:
   prepaged --mode observe --record switches.jsonl   record, on any machine
-  prepage-eval simulate switches.jsonl
+  sudo prepage-eval run --apps gimp --modes observe --switches switches.jsonl
+  prepage-eval simulate switches.jsonl              or switches.jsonl.gz
   prepage-eval simulate --synthetic 1000            made up: the paper's figures
                                                     5 and 6
   prepage-eval simulate --sweep budget.confidence=0.4,0.6,0.8 \\

@@ -223,6 +223,9 @@ struct RunArguments {
     /// Continue the record: what it holds is not measured again.
     #[arg(long)]
     resume: bool,
+    /// Keep what prepage recorded of each switch of mode observe in this file as well, for `simulate`.
+    #[arg(long, value_name = "FILE")]
+    switches: Option<PathBuf>,
     /// The directory of prepage and prepaged; by default that of this program.
     #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
@@ -327,6 +330,7 @@ impl RunArguments {
         };
         Ok(run::Options {
             resume: self.resume,
+            switches: self.switches,
             prepage_bin: self.prepage_bin,
             swap_bytes,
             screenshots: self.screenshots,

@@ -97,3 +97,12 @@ fn a_record_that_is_there_is_not_written_over() {
     }
     std::fs::remove_file(&record).expect("own file");
 }
+
+#[test]
+fn recorded_switches_are_those_of_mode_observe() {
+    let said = refusal(&["--switches", "/nonexistent/s.jsonl", "--modes", "off,full"]);
+    assert!(
+        said.contains("observe") && said.contains("--modes"),
+        "{said}"
+    );
+}

@@ -87,7 +87,10 @@ fn name_application(lines: &mut [Line]) {
 }
 
 /// Opens a record to read it: as it was written, or compressed by gzip (`.gz`), as records are kept.
-fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+///
+/// # Errors
+/// Where it cannot be opened.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let file = File::open(path).context("open", path.display())?;
     Ok(match path.extension().is_some_and(|name| name == "gz") {
         true => Box::new(BufReader::new(MultiGzDecoder::new(file))),

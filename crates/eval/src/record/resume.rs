@@ -6,6 +6,25 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::path::Path;
 
+fn is_there(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+}
+
+/// Checks that there is nothing yet where a run is to write.
+///
+/// # Errors
+/// Where there is.
+pub fn check_new(path: &Path) -> Result<()> {
+    if !is_there(path) {
+        return Ok(());
+    }
+    let cause = format!(
+        "{} is there already, and stays: go on with it by --resume, or name another file",
+        path.display()
+    );
+    Err(Error::new("begin", "a record", cause))
+}
+
 /// A line of a record that a run can go on with.
 pub trait Resumable: Sized {
     /// What a run was asked for.
@@ -37,16 +56,12 @@ impl<L: Resumable> Earlier<L> {
     /// # Errors
     /// Where there is one and this run is not to go on with it; where it is no such record, or of a run with other parameters.
     pub fn read(path: &Path, resume: bool, parameters: &L::Parameters) -> Result<Self> {
-        let is_there = std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
-        let lines = match (is_there, resume) {
-            (false, _) => Vec::new(),
-            (true, true) => L::read(path)?,
-            (true, false) => {
-                let cause = format!(
-                    "{} is there already, and stays: go on with it by --resume, or name another record with --out",
-                    path.display()
-                );
-                return Err(Error::new("begin", "a record", cause));
+        let lines = match resume {
+            true if is_there(path) => L::read(path)?,
+            true => Vec::new(),
+            false => {
+                check_new(path)?;
+                Vec::new()
             }
         };
         match lines.first() {

@@ -13,6 +13,7 @@ use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::Group;
 use crate::processes::Roles;
+use crate::record::Writer;
 use crate::service::Service;
 use crate::site::Site;
 use crate::tiles::Tiles;
@@ -41,6 +42,8 @@ pub struct Bench {
     pub session_roles: Roles,
     /// prepage, where a mode needs it.
     pub service: Option<Service>,
+    /// Where what prepage recorded of the switches of mode observe is kept, if it is.
+    pub switches: Option<Writer>,
     /// Processors online.
     pub cores: u64,
     /// The counters of the disk under the applications' files.

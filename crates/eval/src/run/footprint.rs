@@ -1,6 +1,6 @@
 //! What the switches of mode observe accessed, from what prepage recorded of them.
 
-use super::bench::Running;
+use super::bench::{Bench, Running};
 use crate::error::Result;
 use crate::record::{Application, Footprint, Mode};
 use crate::service::Service;
@@ -11,17 +11,22 @@ use std::collections::BTreeMap;
 /// The paper's footprints are of so many switches (ASAP section 4.1). Further ones are not counted.
 pub const SWITCHES_MAX: usize = 10;
 
-/// Takes in what prepage has recorded since it was last asked: of this application, if the switch was one of mode observe.
-/// In other modes what was recorded is not all that the application accessed, and passed over.
-pub fn collect(service: Option<&mut Service>, running: &mut Running, mode: Mode) -> Result<()> {
-    let Some(service) = service else {
+/// Takes in what prepage has recorded since it was last asked: of this application, if the switch was one of mode observe, and
+/// keeps it for the simulator where that is wanted. In other modes what was recorded is not all that the application
+/// accessed, and passed over.
+pub fn collect(bench: &mut Bench, running: &mut Running, mode: Mode) -> Result<()> {
+    let Some(service) = &mut bench.service else {
         return Ok(());
     };
-    let mut new = service.new_recorded()?;
-    if mode == Mode::Observe {
-        new.retain(|switch| switch.app.to_string() == running.tracked_as);
-        // Before the last one, there may be that of a switch that was discarded.
-        running.observed.extend(new.pop());
+    let new = service.new_recorded()?;
+    let mut own = new.into_iter();
+    let own = own.rfind(|switch| switch.app.to_string() == running.tracked_as);
+    // Before the last one, there may be that of a switch that was discarded.
+    if let (Mode::Observe, Some(switch)) = (mode, own) {
+        if let Some(kept) = &mut bench.switches {
+            kept.write(&switch)?;
+        }
+        running.observed.push(switch);
         running.observed.truncate(SWITCHES_MAX);
     }
     Ok(())

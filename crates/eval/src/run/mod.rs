@@ -16,7 +16,7 @@ pub mod watch;
 use crate::apps::{self, App};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
-use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot};
+use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, check_new};
 use crate::restore::Restorer;
 use crate::swap::Swap;
 use blocks::Round;
@@ -32,6 +32,8 @@ pub struct Options {
     pub out: PathBuf,
     /// Continue that record.
     pub resume: bool,
+    /// Where to keep what prepage recorded of each switch of mode observe, for the simulator.
+    pub switches: Option<PathBuf>,
     /// Where prepage's binaries are.
     pub prepage_bin: Option<PathBuf>,
     /// Size of the swap that the run sets up.
@@ -49,6 +51,7 @@ impl Options {
             parameters,
             out,
             resume: false,
+            switches: None,
             prepage_bin: None,
             swap_bytes: Swap::BYTES,
             screenshots: None,
@@ -68,11 +71,18 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let parameters = &options.parameters;
     check(parameters)?;
+    if options.switches.is_some() && !parameters.modes.contains(&Mode::Observe) {
+        let cause = "--switches keeps those of mode observe: name it in --modes";
+        return Err(Error::new("run", "the experiment", cause));
+    }
     let apps = apps::named(&parameters.apps)?;
     apps::require(&apps, options.installs)?;
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, parameters)?;
+    if let (Some(switches), false) = (&options.switches, options.resume) {
+        check_new(switches)?;
+    }
     let mut writer = None;
     let at_once = match parameters.setting {
         Setting::Together => apps.len(),

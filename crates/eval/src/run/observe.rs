@@ -82,7 +82,7 @@ pub fn observe(
         Some(service) => service.new_switches(slot.mode, &running.tracked_as)?,
         None => Vec::new(),
     };
-    footprint::collect(bench.service.as_mut(), running, slot.mode)?;
+    footprint::collect(bench, running, slot.mode)?;
     let answer_tiles = seen
         .frames
         .last()

@@ -19,7 +19,7 @@ use crate::launch::picture;
 use crate::mthp;
 use crate::processes::Roles;
 use crate::reclaim;
-use crate::record::{FORMAT, Line, Run, Setting, Slot};
+use crate::record::{FORMAT, Line, Run, Setting, Slot, Writer};
 use crate::restore::Restorer;
 use crate::service::{self, Service};
 use crate::swap::Swap;
@@ -92,6 +92,12 @@ pub fn set_up(
         other,
         session_roles: Roles::default(),
         service,
+        // Those of the applications before are there already.
+        switches: options
+            .switches
+            .as_deref()
+            .map(|path| Writer::open(path, true))
+            .transpose()?,
         cores: run.machine.cores,
         disk_stat: circumstances::disk_directory(&ground.places.disk).map(|disk| disk.join("stat")),
         others,

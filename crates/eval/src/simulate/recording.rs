@@ -1,12 +1,12 @@
-//! Reads what `prepaged --record` wrote.
+//! Reads recorded switches: what `prepaged --record` wrote, or `prepage-eval run --switches` kept of it.
 
 use crate::error::{Context, Error, Result};
+use crate::record;
 use prepage_core::extent::ExtentSet;
 use prepage_core::identity::AppId;
 use prepage_core::replay::RecordedSwitch;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 /// No address space and no file has more pages: 64 bits of address, pages of 4 KiB.
@@ -19,12 +19,23 @@ const PAGE_NUMBER_MAX: u64 = 1 << 52;
 pub fn read(files: &[PathBuf]) -> Result<Vec<Vec<RecordedSwitch>>> {
     let mut apps: BTreeMap<AppId, Vec<RecordedSwitch>> = BTreeMap::new();
     for path in files {
-        let file = File::open(path).context("open", path.display())?;
-        for switch in parse(BufReader::new(file), path)? {
+        for switch in parse(record::open(path)?, path).map_err(|error| named(error, path))? {
             apps.entry(switch.app.clone()).or_default().push(switch);
         }
     }
     Ok(apps.into_values().collect())
+}
+
+/// The error of a file that is not what is wanted, where it is known what it is.
+fn named(error: Error, path: &Path) -> Error {
+    match record::first_kind(path) {
+        Ok(kind) if !kind.is_empty() => Error::new(
+            "read",
+            path.display(),
+            "it is a record of measurements; the switches of a run are kept by `prepage-eval run --switches FILE`",
+        ),
+        _ => error,
+    }
 }
 
 /// The switches of a recording's text, in order; `path` is for errors.
@@ -69,6 +80,7 @@ fn check(switch: &RecordedSwitch) -> std::result::Result<(), String> {
 mod tests {
     use super::*;
     use prepage_core::replay::synthetic::Synthetic;
+    use std::io::Write;
 
     fn lines() -> Vec<String> {
         let synthetic = Synthetic {
@@ -91,6 +103,27 @@ mod tests {
             ..Synthetic::default()
         };
         assert!(switches.into_iter().eq(synthetic.switches()));
+    }
+
+    #[test]
+    fn compressed_or_not_recordings_are_read_and_records_of_measurements_are_named() {
+        let name = |end: &str| format!("prepage-switches-{}.{end}", std::process::id());
+        let at = |end: &str| std::env::temp_dir().join(name(end));
+        let (plain, packed, record) = (at("jsonl"), at("jsonl.gz"), at("record.jsonl"));
+        let text = lines().join("\n");
+        std::fs::write(&plain, &text).expect("writable");
+        let file = std::fs::File::create(&packed).expect("writable");
+        let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        encoder.write_all(text.as_bytes()).expect("writable");
+        encoder.finish().expect("writable");
+        std::fs::write(&record, "{\"kind\":\"run\",\"format\":1}\n").expect("writable");
+        let of = |path: &PathBuf| read(std::slice::from_ref(path));
+        assert_eq!(of(&plain).expect("plain"), of(&packed).expect("packed"));
+        let said = of(&record).expect_err("no recording").to_string();
+        assert!(said.contains("run --switches"), "{said}");
+        for path in [plain, packed, record] {
+            std::fs::remove_file(path).expect("own file");
+        }
     }
 
     #[test]
