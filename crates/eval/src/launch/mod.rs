@@ -10,6 +10,7 @@ pub mod held;
 mod learning;
 mod order;
 pub mod order_bound;
+pub mod overall;
 pub mod overheads;
 pub mod paper;
 pub mod picture;

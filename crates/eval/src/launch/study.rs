@@ -1,6 +1,7 @@
 //! `study` of launches: every number is a pure function of the record.
 
 use super::order_bound::{OrderBound, order_bound};
+use super::overall::{self, GroupRow};
 use super::overheads::{OverheadRow, overheads};
 use super::record::{
     self, Discarded, FirstAccesses, Launch, Line, ProgramFacts, Run, Simultaneous,
@@ -21,8 +22,8 @@ pub struct LaunchStudy {
     pub run: Run,
     /// One row a program, in the order of measuring.
     pub programs: Vec<ProgramRow>,
-    /// The programs together: a scenario's time over cold.
-    pub overall: Vec<OverallRow>,
+    /// The programs together: those with every scenario, and where there are others these and all.
+    pub overall: Vec<GroupRow>,
     /// Launches at once.
     pub simultaneous: Vec<SimultaneousRow>,
     /// Discarded launches by program and reason.
@@ -82,15 +83,6 @@ pub struct ScenarioRow {
     pub gap_closed: Option<Estimate>,
     /// From the exec until prepage's service began to help, in microseconds: the median. Only of launches that it saw so.
     pub noticed_us: Option<f64>,
-}
-
-/// One scenario over all programs.
-#[derive(Clone, Debug, Serialize)]
-pub struct OverallRow {
-    /// The scenario.
-    pub scenario: Scenario,
-    /// Arithmetic mean over the programs of their ratio to cold, as the paper's average; the interval by drawing programs.
-    pub ratio_to_cold: Estimate,
 }
 
 /// What prepage took for a program's launches (FAST, Table 4), by its own reports.
@@ -165,7 +157,7 @@ pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
         .collect();
     LaunchStudy {
         run: first.expect("a record begins with its circumstances"),
-        overall: overall(&programs),
+        overall: overall::overall(&programs),
         programs,
         simultaneous: simultaneous_rows(&simultaneous),
         discarded: reasons(&discarded),
@@ -363,31 +355,6 @@ fn costs(launches: &[Launch], learning: &[Launch]) -> Vec<CostRow> {
     rows
 }
 
-fn overall(programs: &[ProgramRow]) -> Vec<OverallRow> {
-    let mut scenarios: Vec<Scenario> = programs
-        .iter()
-        .flat_map(|program| program.scenarios.iter().map(|row| row.scenario))
-        .collect();
-    scenarios.sort_unstable();
-    scenarios.dedup();
-    let row = |&scenario: &Scenario| {
-        let ratios: Vec<f64> = programs
-            .iter()
-            .flat_map(|program| &program.scenarios)
-            .filter(|row| row.scenario == scenario)
-            .filter_map(|row| Some(row.ratio_to_cold?.value))
-            .collect();
-        let ratio_to_cold = bootstrap(ratios.len(), |drawn| {
-            Some(drawn.iter().map(|&i| ratios[i]).sum::<f64>() / drawn.len() as f64)
-        })?;
-        Some(OverallRow {
-            scenario,
-            ratio_to_cold,
-        })
-    };
-    scenarios.iter().filter_map(row).collect()
-}
-
 fn last_ms(several: &Simultaneous) -> f64 {
     several.t_end_ns.values().max().copied().unwrap_or(0) as f64 / 1e6
 }
@@ -489,18 +456,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_mean_is_over_programs() {
-        let study = study_lines(lines());
-        let fast = study
-            .overall
-            .iter()
-            .find(|row| row.scenario == Scenario::Fast);
-        let ratio = fast.unwrap().ratio_to_cold;
-        assert!((ratio.value - 0.6).abs() < 1e-9);
-        assert_eq!(ratio.n, 4);
-    }
-
-    #[test]
     fn costs_come_from_the_reports() {
         let study = study_lines(lines());
         let cost = |name| {
@@ -538,7 +493,10 @@ pub(crate) mod tests {
         assert_eq!((detected.noticed_us, detected.helped), (Some(400.0), 10));
         let json = |study: &LaunchStudy| {
             let mut study = study.clone();
-            study.overall.retain(|o| o.scenario != Scenario::Detected);
+            for group in &mut study.overall {
+                let scenarios = &mut group.scenarios;
+                scenarios.retain(|o| o.scenario != Scenario::Detected);
+            }
             for program in &mut study.programs {
                 let scenarios = &mut program.scenarios;
                 scenarios.retain(|s| s.scenario != Scenario::Detected);

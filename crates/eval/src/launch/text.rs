@@ -1,12 +1,13 @@
 //! A study of launches as tables of text.
 
+use super::overall::{Group, GroupRow};
 use super::paper;
 use super::record::Learn;
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
 use super::tables;
-use crate::statistics::Estimate;
-use crate::study::text::{add_discarded, add_tables, cells, interval, percent};
+use crate::statistics::{Estimate, Mean};
+use crate::study::text::{add_discarded, add_tables, cells, interval, mean, mean_percent, percent};
 use std::fmt::Write;
 
 /// The whole study.
@@ -27,11 +28,17 @@ pub fn show(study: &LaunchStudy) -> String {
         paper::rows(study),
     ];
     add_tables(&mut out, &tables);
-    for note in tables::notes(study) {
+    for note in notes(study) {
         let _ = writeln!(out, "\n  {note}");
     }
     add_discarded(&mut out, &study.discarded);
     out
+}
+
+/// What the tables do not say by themselves.
+pub fn notes(study: &LaunchStudy) -> Vec<String> {
+    let notes = tables::notes(study).into_iter().map(String::from);
+    left_out(study).into_iter().chain(notes).collect()
 }
 
 /// What was measured, in words.
@@ -156,16 +163,52 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         }
         rows.push(row);
     }
-    if !study.overall.is_empty() {
-        let mut row = vec!["mean over programs".to_owned()];
-        row.extend(compared().map(|scenario| {
-            let found = study.overall.iter().find(|o| o.scenario == scenario);
-            interval(found.map(|o| o.ratio_to_cold), 2)
-        }));
+    for group in &study.overall {
+        let mut row = vec![group_words(group)];
+        let of = |scenario| group.scenarios.iter().find(|o| o.scenario == scenario);
+        row.extend(compared().map(|scenario| mean(of(scenario).map(|o| o.ratio_to_cold), 2)));
+        for scenario in used(&scenarios) {
+            let gap = of(scenario).and_then(|o| o.gap_closed);
+            row.extend([mean_percent(gap), String::new()]);
+        }
         row.resize(rows[0].len(), String::new());
         rows.push(row);
     }
     rows
+}
+
+/// What the mean is over.
+fn group_words(group: &GroupRow) -> String {
+    let n = group.programs.len();
+    match group.group {
+        Group::Complete => format!("mean of {n}, in every scenario"),
+        Group::Others => format!("mean of the {n} others"),
+        Group::All => format!("mean of all {n}"),
+    }
+}
+
+/// Which programs lack a scenario, so that scenarios are held against each other without them; nothing where none does.
+pub fn left_out(study: &LaunchStudy) -> Option<String> {
+    let names_of = |group| {
+        let found = study.overall.iter().find(|row| row.group == group);
+        found.map(|row| &row.programs[..])
+    };
+    let (all, complete) = (names_of(Group::All)?, names_of(Group::Complete)?);
+    let names = all.iter().filter(|name| !complete.contains(name));
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let is_left_alone = |name: &&str| {
+        let program = study.programs.iter().find(|p| p.program == *name);
+        let fast = program.and_then(|program| row_of(program, Scenario::Fast));
+        fast.is_some_and(|row| row.left_alone > 0 && row.helped == 0)
+    };
+    let alone = names.iter().filter(|name| is_left_alone(name)).count();
+    Some(format!(
+        "Scenarios are held against each other over the {} programs that have all of them. The {} others: {}; {alone} of these are \
+         left alone by prepage run, which keeps nothing of them that sorted and the like could prefetch.",
+        complete.len(),
+        names.len(),
+        names.join(", "),
+    ))
 }
 
 /// A row for each program of which no launch was helped in a scenario that a user gets: what being left alone, or not yet
@@ -229,6 +272,15 @@ pub fn change(ratio_to_cold: Estimate) -> String {
     format!("{:+.0} % [{:+.0}, {:+.0}]", e.value, e.low, e.high)
 }
 
+/// The same of a mean.
+pub fn mean_change(ratio_to_cold: Mean) -> String {
+    let mean = ratio_to_cold.map(|ratio| (ratio - 1.0) * 100.0);
+    let interval = mean
+        .interval
+        .map(|(low, high)| format!(" [{low:+.0}, {high:+.0}]"));
+    format!("{:+.0} %{}", mean.value, interval.unwrap_or_default())
+}
+
 /// A row for each number of programs and scenario.
 pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
@@ -288,7 +340,7 @@ mod tests {
             "0.60 [0.60, 0.60]",
             "80 % [80, 80]",
             "10/10",
-            "mean over programs",
+            "mean of 4, in every scenario",
             "store, bytes",
         ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");

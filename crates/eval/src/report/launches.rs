@@ -3,10 +3,12 @@
 use super::fast;
 use super::html::{escape, figure, folded, headed, machine_rows, pairs, table};
 use super::plot::{Mark, Strip, scenario_colour, strips};
+use crate::launch::overall::{Group, OverallRow};
 use crate::launch::paper;
 use crate::launch::scenario::Scenario;
 use crate::launch::study::{LaunchStudy, ProgramRow, ScenarioRow};
 use crate::launch::{tables, text};
+use crate::study::text::mean_percent;
 use std::fmt::Write;
 
 /// The whole section of one record.
@@ -34,8 +36,8 @@ pub fn section(study: &LaunchStudy) -> String {
         &table(&tables::sequence_rows(study)),
     );
     out += &table(&text::cost_rows(study));
-    for note in tables::notes(study) {
-        let _ = writeln!(out, "<p>{}</p>", escape(note));
+    for note in text::notes(study) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&note));
     }
     out += &every_launch(study);
     out += &discarded(study);
@@ -63,17 +65,34 @@ fn every_launch(study: &LaunchStudy) -> String {
 /// What the paper's Figure 6 ends with: the mean over the programs.
 fn key_numbers(study: &LaunchStudy) -> String {
     let mut out = String::from("<div class=\"keys\">");
-    for row in study.overall.iter().filter(|o| o.scenario.runs_program()) {
-        let _ = write!(
-            out,
-            "<div><b style=\"color:{}\">{}</b><span>{}</span> of the cold launch's time, mean of {} programs</div>",
-            scenario_colour(row.scenario),
-            words(row.scenario),
-            text::change(row.ratio_to_cold),
-            row.ratio_to_cold.n
-        );
+    for group in &study.overall {
+        for row in &group.scenarios {
+            out += &key_number(group.group, row);
+        }
     }
     out + "</div>\n"
+}
+
+/// Of programs that lack scenarios, and of all with these, only what a user gets.
+fn key_number(group: Group, row: &OverallRow) -> String {
+    let is_used = [Scenario::Fast, Scenario::Detected].contains(&row.scenario);
+    let of = match group {
+        Group::Complete => "programs in every scenario",
+        Group::Others if is_used => "others",
+        Group::All if is_used => "programs, all",
+        Group::Others | Group::All => return String::new(),
+    };
+    let gap = row.gap_closed.filter(|_| group == Group::Complete);
+    let gap = gap.map_or_else(String::new, |gap| {
+        format!("; gap closed: {} of them", mean_percent(Some(gap)))
+    });
+    format!(
+        "<div><b style=\"color:{}\">{}</b><span>{}</span> against cold, mean of {} {of}{gap}</div>",
+        scenario_colour(row.scenario),
+        words(row.scenario),
+        text::mean_change(row.ratio_to_cold),
+        row.ratio_to_cold.n
+    )
 }
 
 fn bounds(study: &LaunchStudy) -> String {

@@ -5,7 +5,7 @@ use super::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows, utili
 use super::{Studies, Study};
 use crate::circumstances::factors_line;
 use crate::record::{Mode, Setting};
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, Mean};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -26,6 +26,30 @@ pub fn percent(estimate: Option<Estimate>) -> String {
         Some(e) => format!("{:.0} % [{:.0}, {:.0}]", e.value, e.low, e.high),
         None => "-".into(),
     }
+}
+
+/// A mean, with its interval where it has one.
+pub fn mean(mean: Option<Mean>, decimals: usize) -> String {
+    let Some(mean) = mean else { return "-".into() };
+    match mean.interval {
+        Some((low, high)) => format!(
+            "{:.decimals$} [{low:.decimals$}, {high:.decimals$}]",
+            mean.value
+        ),
+        None => format!("{:.decimals$}", mean.value),
+    }
+}
+
+/// The same in hundredths, and of how many it is.
+pub fn mean_percent(mean: Option<Mean>) -> String {
+    let Some(mean) = mean.map(|mean| mean.map(|share| share * 100.0)) else {
+        return "-".into();
+    };
+    let interval = mean
+        .interval
+        .map(|(low, high)| format!(" [{low:.0}, {high:.0}]"));
+    let interval = interval.unwrap_or_default();
+    format!("{:.0} %{interval} of {}", mean.value, mean.n)
 }
 
 /// The setting in words.

@@ -1,0 +1,165 @@
+//! The programs of a record taken together. Pure.
+
+use super::scenario::Scenario;
+use super::study::{ProgramRow, ScenarioRow};
+use crate::statistics::{Mean, mean};
+use serde::Serialize;
+
+/// Which programs a mean is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// Those that were launched in every scenario that is compared: over these alone scenarios can be held against each
+    /// other.
+    Complete,
+    /// The others: of a program that prepage leaves alone, some scenarios are not measured.
+    Others,
+    /// All.
+    All,
+}
+
+/// Some programs together.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupRow {
+    /// Which.
+    pub group: Group,
+    /// Their names.
+    pub programs: Vec<String>,
+    /// A row for each scenario that all of them have.
+    pub scenarios: Vec<OverallRow>,
+}
+
+/// One scenario over the programs of a group.
+#[derive(Clone, Debug, Serialize)]
+pub struct OverallRow {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Arithmetic mean over the programs of their ratio to cold, as the paper's average.
+    pub ratio_to_cold: Mean,
+    /// The mean of the gap closed, without programs that are not clearly faster warm than cold: what of such a gap is
+    /// closed is a matter of chance.
+    pub gap_closed: Option<Mean>,
+}
+
+/// A row for each group that has a mean: the complete programs, and where there are others these and all.
+pub fn overall(programs: &[ProgramRow]) -> Vec<GroupRow> {
+    let compared = compared(programs);
+    let known: Vec<&ProgramRow> = programs
+        .iter()
+        .filter(|program| compared.iter().any(|&s| ratio(program, s).is_some()))
+        .collect();
+    let is_complete = |program: &&ProgramRow| compared.iter().all(|&s| ratio(program, s).is_some());
+    let (complete, others): (Vec<_>, Vec<_>) = known.iter().copied().partition(is_complete);
+    let groups = [
+        (Group::Complete, complete),
+        (Group::Others, others.clone()),
+        (Group::All, known),
+    ];
+    groups
+        .into_iter()
+        .filter(|(group, _)| *group == Group::Complete || !others.is_empty())
+        .map(|(group, of)| GroupRow {
+            group,
+            programs: of.iter().map(|program| program.program.clone()).collect(),
+            scenarios: compared.iter().filter_map(|&s| row(&of, s)).collect(),
+        })
+        .filter(|group| !group.scenarios.is_empty())
+        .collect()
+}
+
+/// The scenarios of a launch that are held against cold, in order.
+fn compared(programs: &[ProgramRow]) -> Vec<Scenario> {
+    let rows = programs.iter().flat_map(|program| &program.scenarios);
+    let with_ratio = rows.filter(|row| row.ratio_to_cold.is_some());
+    let mut scenarios: Vec<Scenario> = with_ratio.map(|row| row.scenario).collect();
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    scenarios.retain(|scenario| scenario.runs_program());
+    scenarios
+}
+
+fn of(program: &ProgramRow, scenario: Scenario) -> Option<&ScenarioRow> {
+    program.scenarios.iter().find(|s| s.scenario == scenario)
+}
+
+fn ratio(program: &ProgramRow, scenario: Scenario) -> Option<f64> {
+    Some(of(program, scenario)?.ratio_to_cold?.value)
+}
+
+/// Nothing where one of the programs lacks the scenario.
+fn row(programs: &[&ProgramRow], scenario: Scenario) -> Option<OverallRow> {
+    let ratios: Option<Vec<f64>> = programs.iter().map(|p| ratio(p, scenario)).collect();
+    let has_gap = |program: &ProgramRow| {
+        let warm = of(program, Scenario::Warm).and_then(|row| row.ratio_to_cold);
+        warm.is_some_and(|ratio| ratio.high < 1.0)
+    };
+    let gaps = programs.iter().filter(|program| has_gap(program));
+    let gaps: Vec<f64> = gaps
+        .filter_map(|program| Some(of(program, scenario)?.gap_closed?.value))
+        .collect();
+    Some(OverallRow {
+        scenario,
+        ratio_to_cold: mean(&ratios?)?,
+        gap_closed: mean(&gaps),
+    })
+}
+
+/// The mean over the programs of a group.
+pub fn of_group(overall: &[GroupRow], group: Group, scenario: Scenario) -> Option<&OverallRow> {
+    let found = overall.iter().find(|row| row.group == group)?;
+    let mut rows = found.scenarios.iter();
+    rows.find(|row| row.scenario == scenario)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Line;
+    use super::super::study::study_lines;
+    use super::super::study::tests::lines;
+    use super::*;
+
+    /// Of one of the four programs there are no launches but cold, warm and fast, and these are slower by help.
+    pub fn with_one_left_alone() -> Vec<Line> {
+        let mut lines = lines();
+        lines.retain(|line| !matches!(line, Line::Launch(l) if l.slot.program == "vim" && l.slot.scenario == Scenario::PrefetchOnly));
+        for line in &mut lines {
+            let Line::Launch(launch) = line else { continue };
+            match (launch.slot.program.as_str(), launch.slot.scenario) {
+                (_, Scenario::PrefetchOnly) => launch.slot.scenario = Scenario::Sorted,
+                ("vim", Scenario::Fast) => {
+                    launch.t_end_ns *= 2;
+                    (launch.report, launch.left_alone) = (None, true);
+                }
+                _ => {}
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn scenarios_are_held_against_each_other_over_the_same_programs() {
+        let study = study_lines(with_one_left_alone());
+        let mean = |group, scenario| {
+            let row = of_group(&study.overall, group, scenario)?;
+            let mean = row.ratio_to_cold;
+            Some(((mean.value * 1e3).round() / 1e3, mean.n))
+        };
+        assert_eq!(mean(Group::Complete, Scenario::Fast), Some((0.6, 3)));
+        assert_eq!(mean(Group::Complete, Scenario::Sorted), Some((0.3, 3)));
+        // One alone has no mean.
+        assert_eq!(mean(Group::Others, Scenario::Fast), None);
+        assert_eq!(mean(Group::All, Scenario::Fast), Some((0.75, 4)));
+        assert_eq!(mean(Group::All, Scenario::Sorted), None);
+        let gap = of_group(&study.overall, Group::Complete, Scenario::Fast)
+            .and_then(|row| row.gap_closed);
+        let gap = gap.expect("three have a gap");
+        assert!((gap.value - 0.8).abs() < 1e-9 && gap.n == 3 && gap.interval.is_none());
+    }
+
+    #[test]
+    fn where_none_is_left_alone_there_is_one_mean() {
+        let study = study_lines(lines());
+        assert_eq!(study.overall.len(), 1);
+        assert_eq!(study.overall[0].programs, ["git", "gcc", "node", "vim"]);
+    }
+}
