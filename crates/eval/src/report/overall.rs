@@ -2,8 +2,8 @@
 
 use super::html::{escape, table};
 use super::plot::colour;
-use crate::study::Studies;
 use crate::study::text::{app_rows, interval, left_out, overall_rows};
+use crate::study::{Studies, stalls};
 use std::fmt::Write;
 
 /// The numbers to see first; nothing where there are not several applications.
@@ -37,10 +37,17 @@ pub fn tables(studies: &Studies) -> String {
     match studies.overall.is_empty() {
         true => String::new(),
         false => {
+            let stalls = table(&stalls::stall_rows(studies));
+            let note = match stalls.as_str() {
+                "" => String::new(),
+                _ => format!("<p>{}</p>\n", stalls::NOTE),
+            };
             let left_out = left_out(studies).map(|text| format!("<p>{}</p>\n", escape(&text)));
             table(&app_rows(studies))
                 + &table(&overall_rows(studies))
                 + &left_out.unwrap_or_default()
+                + &stalls
+                + &note
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The numbers, each a pure function of the samples.
 
+use super::stalls::stalls;
 use super::switches::{
     Block, Switches, app_cpu_ms, demand_faults, first_frame_ms, of_prepage, settled_ms,
 };
@@ -19,6 +20,7 @@ pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
         demand_faults: estimate(&demand_faults),
         app_cpu_ms: estimate(&app_cpu_ms),
         swapped_out_pages: estimate(&|s| s.state.group.swap_bytes as f64 / page_bytes),
+        stalls: stalls(switches, mode),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod overall;
 pub mod paper;
 pub mod policies;
 pub mod rows;
+pub mod stalls;
 pub mod switches;
 pub mod text;
 pub mod utilization;
@@ -19,6 +20,7 @@ use footprint::FootprintRow;
 use overall::Overall;
 use policies::PolicyRow;
 use serde::Serialize;
+use stalls::Stalls;
 use std::collections::BTreeMap;
 use std::path::Path;
 use switches::Switches;
@@ -87,6 +89,8 @@ pub struct ModeRow {
     pub app_cpu_ms: Option<Estimate>,
     /// Median pages swapped out before the switch.
     pub swapped_out_pages: Option<Estimate>,
+    /// How long the application itself waited.
+    pub stalls: Stalls,
 }
 
 /// One mode against the others.

@@ -2,7 +2,7 @@
 
 use super::overall::LOSS_MAX;
 use super::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows, utilization_rows};
-use super::{Studies, Study};
+use super::{Studies, Study, stalls};
 use crate::circumstances::factors_line;
 use crate::record::{Mode, Setting};
 use crate::statistics::{Estimate, Mean};
@@ -128,6 +128,9 @@ pub fn show(studies: &Studies) -> String {
             left_out(studies).map_or_else(String::new, |left_out| format!("  {left_out}\n"))
         ));
     }
+    if let rows @ [_, _, ..] = &stalls::stall_rows(studies)[..] {
+        parts.push(format!("{}\n  {}\n", table(rows), stalls::NOTE));
+    }
     if !studies.beside.is_empty() {
         let rows = beside_rows(&studies.beside);
         parts.push(format!("beside the paper (ASAP)\n{}", table(&rows)));
@@ -203,8 +206,15 @@ pub fn mode_rows(study: &Study) -> Vec<Vec<String>> {
         "CPU ms",
         "swapped out pages",
     ])];
+    let has_stalls = stalls::is_known(study);
+    rows[0].extend(
+        stalls::HEADS
+            .iter()
+            .filter(|_| has_stalls)
+            .map(|head| (*head).to_owned()),
+    );
     for m in &study.modes {
-        rows.push(vec![
+        let mut row = vec![
             m.mode.word().into(),
             m.samples.to_string(),
             interval(m.settled_ms, 0),
@@ -212,7 +222,13 @@ pub fn mode_rows(study: &Study) -> Vec<Vec<String>> {
             interval(m.demand_faults, 0),
             interval(m.app_cpu_ms, 0),
             interval(m.swapped_out_pages, 0),
-        ]);
+        ];
+        row.extend(
+            stalls::stall_cells(&m.stalls)
+                .into_iter()
+                .filter(|_| has_stalls),
+        );
+        rows.push(row);
     }
     rows
 }
