@@ -3,7 +3,7 @@
 use super::html::{escape, table};
 use super::plot::colour;
 use crate::study::text::{app_rows, interval, left_out, overall_rows};
-use crate::study::{Studies, stalls};
+use crate::study::{Studies, sequences, stalls};
 use std::fmt::Write;
 
 /// The numbers to see first; nothing where there are not several applications.
@@ -46,6 +46,7 @@ pub fn tables(studies: &Studies) -> String {
             table(&app_rows(studies))
                 + &table(&overall_rows(studies))
                 + &left_out.unwrap_or_default()
+                + &table(&sequences::sequence_rows(studies))
                 + &stalls
                 + &note
         }

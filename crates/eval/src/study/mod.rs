@@ -7,6 +7,7 @@ pub mod overall;
 pub mod paper;
 pub mod policies;
 pub mod rows;
+pub mod sequences;
 pub mod stalls;
 pub mod switches;
 pub mod text;
@@ -19,6 +20,7 @@ use beside::Beside;
 use footprint::FootprintRow;
 use overall::Overall;
 use policies::PolicyRow;
+use sequences::SequenceRow;
 use serde::Serialize;
 use stalls::Stalls;
 use std::collections::BTreeMap;
@@ -35,6 +37,8 @@ pub struct Studies {
     pub overall: Vec<Overall>,
     /// Of several applications, those left out of the mean gap closed, since they have none.
     pub without_gap: Vec<String>,
+    /// Of applications at once, each in each sequence.
+    pub sequences: Vec<SequenceRow>,
     /// The core policies that its switches name.
     pub policies: Vec<PolicyRow>,
     /// Its numbers beside the paper's.
@@ -161,6 +165,7 @@ pub fn study_apps(apps: &[Switches]) -> Studies {
             [_] => Vec::new(),
             several => overall::without_gap(several),
         },
+        sequences: sequences::sequences(apps),
         policies: policies::policies(apps),
         beside: beside::beside(apps),
     }

@@ -2,7 +2,7 @@
 
 use super::overall::LOSS_MAX;
 use super::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows, utilization_rows};
-use super::{Studies, Study, stalls};
+use super::{Studies, Study, sequences, stalls};
 use crate::circumstances::factors_line;
 use crate::record::{Mode, Setting};
 use crate::statistics::{Estimate, Mean};
@@ -127,6 +127,9 @@ pub fn show(studies: &Studies) -> String {
             table(&overall_rows(studies)),
             left_out(studies).map_or_else(String::new, |left_out| format!("  {left_out}\n"))
         ));
+    }
+    if let rows @ [_, _, ..] = &sequences::sequence_rows(studies)[..] {
+        parts.push(table(rows));
     }
     if let rows @ [_, _, ..] = &stalls::stall_rows(studies)[..] {
         parts.push(format!("{}\n  {}\n", table(rows), stalls::NOTE));
