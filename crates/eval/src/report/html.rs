@@ -1,7 +1,7 @@
 //! The page.
 
 use super::plot::{Line, Mark, Panel, Strip, lines, strips};
-use super::{Chapter, figures, idle, launches, overall};
+use super::{Chapter, figures, idle, launches, limits, overall};
 use crate::idle::{self as idle_services, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::{Machine, Mode, Run, Switch};
@@ -46,8 +46,21 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
     for (i, (_, section)) in sections.iter().enumerate() {
         let _ = writeln!(out, "<div id=\"s{i}\">{section}</div>");
     }
+    out += &of_asap(chapters);
     out += &of_fast(launches);
     out + "</body></html>\n"
+}
+
+/// What the paper on switches shows, where it is here, and what this hardware cannot show; nothing where no switch was
+/// measured.
+fn of_asap(chapters: &[Chapter]) -> String {
+    match chapters.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<h2>What ASAP (USENIX ATC 2021) shows, what these records have of it, and what this hardware cannot show</h2>\n{}",
+            table(&limits::inventory(chapters))
+        ),
+    }
 }
 
 /// What the paper on launches shows, and where it is here; nothing where no launch was measured.
@@ -511,7 +524,7 @@ mod tests {
         let switches = Switches::by_app(lines);
         let studies = study_apps(&switches);
         let html = page(&[Chapter { studies, switches }], &[], &[]);
-        assert!(!html.contains("Figure"), "two switches say nothing");
+        assert!(!html.contains("<h3>Figure"), "two switches say nothing");
         assert_eq!(html.matches("<svg").count(), 4);
         assert!(!html.contains("NaN"));
     }

@@ -1,6 +1,6 @@
 //! The summary as Markdown.
 
-use super::Chapter;
+use super::{Chapter, limits};
 use crate::idle::{self, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::Machine;
@@ -16,8 +16,18 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
         else {
             continue;
         };
-        let (title, tables) = (format!("{title}; {factors}"), show(&chapter.studies));
+        let cores = limits::of_cores(chapter).map(|said| format!("\n  {said}\n"));
+        let tables = show(&chapter.studies) + &cores.unwrap_or_default();
+        let title = format!("{title}; {factors}");
         section(&mut out, &title, &first.run.machine, &tables);
+    }
+    if !chapters.is_empty() {
+        let rows = limits::inventory(chapters);
+        let _ = write!(
+            out,
+            "\n## What ASAP shows, and what this hardware cannot show\n\n```\n{}```\n",
+            table(&rows)
+        );
     }
     for study in launches {
         let (title, tables) = (launch::text::heading(study), launch::text::show(study));
@@ -25,7 +35,7 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
     }
     if !launches.is_empty() {
         let rows = launch::paper::inventory(launches);
-        let _ = write!(out, "\n```\n{}```\n", table(&rows));
+        let _ = write!(out, "\n## What FAST shows\n\n```\n{}```\n", table(&rows));
     }
     for study in idle {
         let (title, tables) = (idle::text::heading(study), idle::text::show(study));

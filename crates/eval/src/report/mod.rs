@@ -5,6 +5,7 @@ pub mod figures;
 pub mod html;
 pub mod idle;
 pub mod launches;
+pub mod limits;
 pub mod markdown;
 pub mod overall;
 pub mod plot;

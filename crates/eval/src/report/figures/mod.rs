@@ -5,7 +5,8 @@ mod times;
 mod uses;
 
 use super::Chapter;
-use super::html::{headed, table};
+use super::html::{escape, headed, table};
+use super::limits;
 use crate::study::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows};
 use crate::study::text::comparison_rows;
 
@@ -26,6 +27,9 @@ pub fn section(chapter: &Chapter) -> String {
     out += &times::estimators(studies);
     out += &uses::timelines(&chapter.switches);
     out += &times::by_policy(studies);
+    if let Some(cores) = limits::of_cores(chapter) {
+        out += &format!("<p class=\"note\">{}</p>\n", escape(&cores));
+    }
     out += &table(&policy_rows(studies));
     out += &headed(
         "Section 6.6. What help costs",
