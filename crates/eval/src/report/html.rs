@@ -325,8 +325,12 @@ fn discarded(study: &Study, switches: &Switches) -> String {
     } else {
         listed.join(", ")
     };
+    let between = match switches.warmups_between {
+        0 => String::new(),
+        between => format!(", and {between} between them"),
+    };
     format!(
-        "<p>Discarded switches: {listed}. Switches to learn from, before the samples: {}.</p>\n",
+        "<p>Discarded switches: {listed}. Switches to learn from: {} before the samples{between}.</p>\n",
         switches.warmups
     )
 }
@@ -527,6 +531,23 @@ mod tests {
         assert!(!html.contains("<h3>Figure"), "two switches say nothing");
         assert_eq!(html.matches("<svg").count(), 4);
         assert!(!html.contains("NaN"));
+    }
+
+    #[test]
+    fn switches_to_learn_from_are_counted_where_they_were() {
+        let lines = [
+            RecordLine::Run(Box::new(run(&[Mode::Off]))),
+            RecordLine::Warmup(Box::new(switch(0, Mode::Full, 200.0))),
+            RecordLine::Sample(Box::new(switch(0, Mode::Off, 400.0))),
+            RecordLine::Warmup(Box::new(switch(1, Mode::Full, 200.0))),
+        ];
+        let text = |lines: &[RecordLine]| {
+            let switches = Switches::by_app(lines.to_vec());
+            let studies = study_apps(&switches);
+            discarded(&studies.apps[0], &switches[0])
+        };
+        assert!(text(&lines).contains("learn from: 1 before the samples, and 1 between them."));
+        assert!(text(&lines[..3]).contains("learn from: 1 before the samples.<"));
     }
 
     #[test]

@@ -15,8 +15,10 @@ pub struct Switches {
     pub samples: Vec<Switch>,
     /// Its cold launches, which are paired with no switch.
     pub launches: Vec<Switch>,
-    /// How many switches prepage learned from first.
+    /// How many switches prepage learned from before the first sample.
     pub warmups: usize,
+    /// And how many after it, between samples.
+    pub warmups_between: usize,
     /// Discarded switches by reason.
     pub discarded: BTreeMap<String, usize>,
     /// What all its switches came to.
@@ -61,6 +63,7 @@ impl Switches {
             samples: Vec::new(),
             launches: Vec::new(),
             warmups: 0,
+            warmups_between: 0,
             discarded: BTreeMap::new(),
             application: Application::default(),
         }
@@ -81,7 +84,8 @@ impl Switches {
                 self.launches.push(*launch);
             }
             Line::Sample(switch) => self.samples.push(*switch),
-            Line::Warmup(_) => self.warmups += 1,
+            Line::Warmup(_) if self.samples.is_empty() => self.warmups += 1,
+            Line::Warmup(_) => self.warmups_between += 1,
             // Two readings of one cause differ in their numbers only.
             Line::Discarded(d) => {
                 let reason = d.reason.split(':').next().unwrap_or_default().to_owned();
@@ -185,6 +189,25 @@ mod tests {
             .map(|s| (s.app.as_str(), s.samples.len(), s.warmups))
             .collect();
         assert_eq!(found, [("gimp", 1, 0), ("chromium", 1, 1)]);
+    }
+
+    #[test]
+    fn only_what_comes_before_the_first_sample_is_before_the_samples() {
+        let warmup = || Line::Warmup(Box::new(switch(0, Mode::Full, 1.0)));
+        let launch = Line::Sample(Box::new(switch(0, Mode::Launch, 1.0)));
+        let sample = || Line::Sample(Box::new(switch(0, Mode::Off, 1.0)));
+        let run = Line::Run(Box::new(run(&[Mode::Launch, Mode::Off])));
+        let lines = vec![
+            run,
+            launch,
+            warmup(),
+            warmup(),
+            sample(),
+            warmup(),
+            sample(),
+        ];
+        let one = Switches::by_app(lines).remove(0);
+        assert_eq!((one.warmups, one.warmups_between), (2, 1));
     }
 
     #[test]
