@@ -4,7 +4,7 @@ use super::histogram::Histogram;
 use super::mode::IdleMode;
 use super::record::{self, Discarded, Line, Run, ServiceFacts, Wakeup};
 use crate::error::Result;
-use crate::statistics::{Estimate, median_estimate, quantile};
+use crate::statistics::{Estimate, median, median_estimate};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,8 +53,26 @@ pub struct ModeRow {
     pub majflt: Measured,
     /// CPU time of prepage's service.
     pub prepage_cpu_ms: Measured,
-    /// Median over the wakeups of what prepage records of the first switch; nothing where it was not helped.
-    pub switch: BTreeMap<&'static str, f64>,
+    /// Wakeups of which prepage recorded a switch: in the others it left the service alone.
+    pub acted: usize,
+    /// What prepage records of the first switch of a wakeup; nothing of fewer than two.
+    pub switch: BTreeMap<&'static str, OfSwitches>,
+}
+
+impl ModeRow {
+    /// Whether the mode is one with help, and prepage left the service alone in most wakeups: its times are then none of help.
+    pub fn is_left_alone(&self) -> bool {
+        self.mode.is_helped() && 2 * self.acted < self.samples
+    }
+}
+
+/// One number of prepage's records of switches. It has no interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct OfSwitches {
+    /// The median.
+    pub median: f64,
+    /// Wakeups.
+    pub n: usize,
 }
 
 /// One number of all wakeups of a mode. What has no confidence interval is not there.
@@ -174,6 +192,7 @@ fn mode_row(wakeups: &[&Wakeup], mode: IdleMode) -> ModeRow {
         max_ms: measured(|w| latency_ms(w, 1.0)),
         majflt: measured(|w| w.counters.majflt as f64),
         prepage_cpu_ms: measured(|w| w.prepage_cpu_us as f64 / 1e3),
+        acted: own.iter().filter(|w| !w.prepage.is_empty()).count(),
         switch: switch_medians(&own),
     }
 }
@@ -217,15 +236,16 @@ const OF_SWITCH: [(&str, &str); 8] = [
     ("fetch CPU, us", "/timing/fetch_cpu_us"),
 ];
 
-fn switch_medians(wakeups: &[&Wakeup]) -> BTreeMap<&'static str, f64> {
-    let median = |(name, path): (&'static str, &str)| {
+fn switch_medians(wakeups: &[&Wakeup]) -> BTreeMap<&'static str, OfSwitches> {
+    let of = |(name, path): (&'static str, &str)| {
         let first = wakeups.iter().filter_map(|w| w.prepage.first());
         let values: Vec<f64> = first
             .filter_map(|switch| switch.pointer(path)?.as_f64())
             .collect();
-        Some((name, quantile(&values, 0.5)?))
+        let (median, n) = (median(&values)?, values.len());
+        (n > 1).then_some((name, OfSwitches { median, n }))
     };
-    OF_SWITCH.into_iter().filter_map(median).collect()
+    OF_SWITCH.into_iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
@@ -302,6 +322,32 @@ pub(crate) mod tests {
         assert_eq!(begin.samples, 3);
         assert!(begin.first_ms.median.is_none() && begin.first_ms.ratio_to_control.is_none());
         assert_eq!(study.discarded["redis file pages cached"], 2);
+    }
+
+    #[test]
+    fn what_prepage_left_alone_is_told_from_what_it_helped() {
+        let mut lines = lines();
+        let fetched = serde_json::json!({"anon": {"fetched": 700}});
+        let mut give = |blocks: u32| {
+            for line in &mut lines {
+                if let Line::Wakeup(wakeup) = line
+                    && wakeup.slot.mode == IdleMode::FullBegin
+                    && wakeup.slot.block < blocks
+                {
+                    wakeup.prepage = vec![fetched.clone()];
+                }
+            }
+            let study = study_lines(lines.clone());
+            let row = row(&study, IdleMode::FullBegin);
+            (row.acted, row.is_left_alone(), row.switch.clone())
+        };
+        let (acted, is_left_alone, switch) = give(1);
+        assert_eq!((acted, is_left_alone), (1, true));
+        assert!(switch.is_empty(), "one says nothing");
+        let (acted, is_left_alone, switch) = give(4);
+        assert_eq!((acted, is_left_alone), (4, false));
+        let (median, n) = (700.0, 4);
+        assert_eq!(switch["fetched anonymous pages"], OfSwitches { median, n });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A study of services that sat idle as tables of text.
 
 use super::mode::IdleMode;
-use super::study::{Goal, IdleStudy, Measured, ModeRow, RATIO_GOAL, ServiceRow};
+use super::study::{Goal, IdleStudy, Measured, ModeRow, OfSwitches, RATIO_GOAL, ServiceRow};
 use crate::statistics::Estimate;
 use crate::study::text::{add_discarded, add_tables, cells, interval};
 use std::fmt::Write;
@@ -13,6 +13,9 @@ pub fn show(study: &IdleStudy) -> String {
         let _ = writeln!(out, "\n{}", service_words(service));
         let tables = [time_rows(service), goal_rows(service), switch_rows(service)];
         add_tables(&mut out, &tables);
+        for row in service.modes.iter().filter(|row| row.is_left_alone()) {
+            let _ = writeln!(out, "\n  {}", left_alone(row));
+        }
     }
     add_discarded(&mut out, &study.discarded);
     out
@@ -41,6 +44,23 @@ pub fn service_words(service: &ServiceRow) -> String {
     )
 }
 
+/// In how many of the wakeups of a mode with help prepage acted; nothing of others.
+pub fn acted(row: &ModeRow) -> Option<String> {
+    let is_helped = row.mode.is_helped();
+    is_helped.then(|| format!("{} of {}", row.acted, row.samples))
+}
+
+/// What a mode says in which prepage did next to nothing.
+pub fn left_alone(row: &ModeRow) -> String {
+    format!(
+        "{}: prepage left the service alone in {} of {} wakeups, since it foresaw no gain or knew too little. These times are not \
+         of help.",
+        row.mode.word(),
+        row.samples - row.acted,
+        row.samples
+    )
+}
+
 /// More digits where there is less.
 fn time(estimate: Option<Estimate>) -> String {
     let decimals = match estimate {
@@ -56,6 +76,7 @@ pub fn time_rows(service: &ServiceRow) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "mode",
         "n",
+        "prepage acted",
         "first response, ms",
         "p50, ms",
         "p99, ms",
@@ -68,6 +89,7 @@ pub fn time_rows(service: &ServiceRow) -> Vec<Vec<String>> {
         rows.push(vec![
             row.mode.word().into(),
             row.samples.to_string(),
+            acted(row).unwrap_or_else(|| "-".into()),
             time(row.first_ms.median),
             time(row.p50_ms.median),
             time(row.p99_ms.median),
@@ -96,6 +118,8 @@ pub fn goal_rows(service: &ServiceRow) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         &goal,
         "over",
+        "pairs",
+        "prepage acted",
         "first response",
         "p99",
         "first second's p99",
@@ -107,6 +131,8 @@ pub fn goal_rows(service: &ServiceRow) -> Vec<Vec<String>> {
         Some(vec![
             row.mode.word().into(),
             control.word().into(),
+            row.first_ms.ratio_to_control.map_or(0, |e| e.n).to_string(),
+            acted(row).unwrap_or_else(|| "-".into()),
             against_goal(row.mode, &row.first_ms),
             against_goal(row.mode, &row.p99_ms),
             interval(row.first_second_p99_ms.ratio_to_control, 2),
@@ -118,7 +144,8 @@ pub fn goal_rows(service: &ServiceRow) -> Vec<Vec<String>> {
     rows
 }
 
-/// What prepage says of the first switch of a wakeup: a row for each number, a column for each mode with help.
+/// What prepage says of the first switch of a wakeup: medians, each with the number of wakeups that it is of; a row for each
+/// number, a column for each mode with help.
 pub fn switch_rows(service: &ServiceRow) -> Vec<Vec<String>> {
     let helped = || service.modes.iter().filter(|row| row.mode.is_helped());
     let mut names: Vec<&str> = helped()
@@ -126,11 +153,15 @@ pub fn switch_rows(service: &ServiceRow) -> Vec<Vec<String>> {
         .collect();
     names.sort_unstable();
     names.dedup();
-    let mut rows = vec![cells(&["prepage's own, of the first switch"])];
+    let mut rows = vec![cells(&[
+        "prepage's own, of the first switch: median (wakeups)",
+    ])];
     rows[0].extend(helped().map(|row| row.mode.word().to_owned()));
     rows.extend(names.into_iter().map(|name| {
         let mut row = vec![name.to_owned()];
-        let cell = |value: Option<&f64>| value.map_or("-".into(), |value| format!("{value:.0}"));
+        let cell = |of: Option<&OfSwitches>| {
+            of.map_or("-".into(), |of| format!("{:.0} ({})", of.median, of.n))
+        };
         row.extend(helped().map(|of| cell(of.switch.get(name))));
         row
     }));
@@ -150,5 +181,10 @@ mod tests {
         assert!(text.contains("0.25 [0.25, 0.25] reached"), "{text}");
         assert!(text.contains("0.02 [0.02, 0.02] bound"), "{text}");
         assert_eq!(text.matches("reached").count(), 1, "{text}");
+        // Its records of switches are empty.
+        assert!(
+            text.contains("full_begin: prepage left the service alone in 6 of 6"),
+            "{text}"
+        );
     }
 }

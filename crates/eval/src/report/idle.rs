@@ -41,6 +41,9 @@ fn service_html(service: &ServiceRow) -> String {
     ] {
         out += &table(&rows);
     }
+    for row in service.modes.iter().filter(|row| row.is_left_alone()) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&text::left_alone(row)));
+    }
     out
 }
 
@@ -59,7 +62,7 @@ fn key_numbers(service: &ServiceRow) -> String {
                 out,
                 "<div><b style=\"color:{}\">{}</b><span>{}</span> of {}'s {what}: goal {}</div>",
                 colour(row.mode),
-                words(row.mode),
+                named(row),
                 interval(Some(ratio), 2),
                 words(control),
                 Goal::of(ratio).word()
@@ -67,6 +70,12 @@ fn key_numbers(service: &ServiceRow) -> String {
         }
     }
     out + "</div>\n"
+}
+
+/// A mode; of one with help, also in how many wakeups prepage acted.
+fn named(row: &ModeRow) -> String {
+    let acted = text::acted(row).map(|acted| format!(" (prepage acted in {acted})"));
+    words(row.mode) + &acted.unwrap_or_default()
 }
 
 fn words(mode: IdleMode) -> String {
