@@ -53,8 +53,7 @@ pub fn acted(row: &ModeRow) -> Option<String> {
 /// What a mode says in which prepage did next to nothing.
 pub fn left_alone(row: &ModeRow) -> String {
     format!(
-        "{}: prepage left the service alone in {} of {} wakeups, since it foresaw no gain or knew too little. These times are not \
-         of help.",
+        "{}: prepage left the service alone in {} of {} wakeups. These times are not of help.",
         row.mode.word(),
         row.samples - row.acted,
         row.samples

@@ -38,7 +38,7 @@ pub fn rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         mean(&[Scenario::OtherProgram]),
     );
     add(
-        "several at once, fast",
+        "several at once, fast: until the last has ended",
         "-20 % of 5 to -7 % of 20",
         at_once(study),
     );
@@ -126,14 +126,20 @@ fn uname(study: &LaunchStudy, scenarios: &[Scenario]) -> Option<String> {
     let program = study.programs.iter().find(|p| p.program == "uname")?;
     let is_wanted = |row: &&ScenarioRow| scenarios.contains(&row.scenario);
     let row = program.scenarios.iter().find(is_wanted)?;
-    Some(change(row.ratio_to_cold?))
+    let ratio = row.ratio_to_cold?;
+    Some(format!("{} ({} pairs)", change(ratio), ratio.n))
 }
 
 fn at_once(study: &LaunchStudy) -> Option<String> {
     let fast = |row: &&SimultaneousRow| row.scenario == Scenario::Fast;
     let each = study.simultaneous.iter().filter(fast).filter_map(|row| {
-        let less = (row.ratio_to_cold?.value - 1.0) * 100.0;
-        Some(format!("{less:+.0} % of {}", row.count))
+        let ratio = row.ratio_to_cold?;
+        Some(format!(
+            "{} of {} ({} times)",
+            change(ratio),
+            row.count,
+            ratio.n
+        ))
     });
     let each: Vec<String> = each.collect();
     (!each.is_empty()).then(|| each.join(", "))
@@ -144,7 +150,12 @@ fn missed(study: &LaunchStudy) -> Option<String> {
     let rows: Vec<_> = sequences.filter_map(|s| s.missed).collect();
     let mean = rows.iter().map(|row| row.share).sum::<f64>() / rows.len() as f64;
     let highest = rows.iter().map(|row| row.highest).fold(0.0, f64::max);
-    let text = format!("{:.1} %, at most {:.1}", mean * 100.0, highest * 100.0);
+    let text = format!(
+        "{:.1} %, at most {:.1} of one launch ({} programs)",
+        mean * 100.0,
+        highest * 100.0,
+        rows.len()
+    );
     (!rows.is_empty()).then_some(text)
 }
 
@@ -152,7 +163,7 @@ fn kept(study: &LaunchStudy) -> Option<String> {
     let sequences = study.programs.iter().filter_map(|p| p.sequence.as_ref());
     let bytes: Vec<u64> = sequences.map(|s| s.store_bytes).collect();
     let megabytes = bytes.iter().sum::<u64>() as f64 / 1e6;
-    (!bytes.is_empty()).then(|| format!("{megabytes:.1} MB of {}", bytes.len()))
+    (!bytes.is_empty()).then(|| format!("{megabytes:.1} MB of {} programs", bytes.len()))
 }
 
 #[cfg(test)]
@@ -192,6 +203,6 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert!(rows[1][2].starts_with("-40 %") && rows[1][2].ends_with(" of 4"));
-        assert_eq!(rows[3][2], "0.0 MB of 4");
+        assert_eq!(rows[3][2], "0.0 MB of 4 programs");
     }
 }

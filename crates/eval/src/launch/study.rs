@@ -82,7 +82,7 @@ pub struct ScenarioRow {
     /// (cold - scenario) / (cold - warm), of medians over the same blocks.
     pub gap_closed: Option<Estimate>,
     /// From the exec until prepage's service began to help, in microseconds: the median. Only of launches that it saw so.
-    pub noticed_us: Option<f64>,
+    pub noticed_us: Option<Estimate>,
 }
 
 /// What prepage took for a program's launches (FAST, Table 4), by its own reports.
@@ -248,10 +248,7 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         .filter(|launch| launch.slot.scenario == scenario)
         .collect();
     let times_ms: Vec<f64> = own.iter().map(|launch| time_ms(launch)).collect();
-    let median_reported = |path| {
-        let reported = own.iter().filter_map(|l| l.reported(path));
-        median(&reported.collect::<Vec<f64>>())
-    };
+    let reported = |path| -> Vec<f64> { own.iter().filter_map(|l| l.reported(path)).collect() };
     let others = own.iter().filter_map(|l| l.other_program.clone());
     let is_compared = scenario != Scenario::Cold;
     ScenarioRow {
@@ -260,7 +257,7 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         helped: own.iter().filter(|launch| launch.is_helped()).count(),
         left_alone: own.iter().filter(|launch| launch.left_alone).count(),
         capped: own.iter().filter(|launch| launch.capped).count(),
-        fetched_pages: median_reported("prefetch.pages"),
+        fetched_pages: median(&reported("prefetch.pages")),
         other_programs: others.collect(),
         time_ms: median_estimate(&times_ms),
         times_ms,
@@ -273,7 +270,7 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         gap_closed: (is_compared && scenario != Scenario::Warm && scenario.runs_program())
             .then(|| gap_closed(launches, scenario))
             .flatten(),
-        noticed_us: median_reported("noticed_us"),
+        noticed_us: median_estimate(&reported("noticed_us")),
     }
 }
 
@@ -490,7 +487,8 @@ pub(crate) mod tests {
         assert_eq!(detected.ratio_to_cold.unwrap().value, 0.65);
         assert_eq!(detected.over_cold_ms.unwrap().value, -105.0);
         assert!((detected.gap_closed.unwrap().value - 0.7).abs() < 1e-9);
-        assert_eq!((detected.noticed_us, detected.helped), (Some(400.0), 10));
+        let noticed_us = detected.noticed_us.map(|e| (e.value, e.n));
+        assert_eq!((noticed_us, detected.helped), (Some((400.0, 10)), 10));
         let json = |study: &LaunchStudy| {
             let mut study = study.clone();
             for group in &mut study.overall {

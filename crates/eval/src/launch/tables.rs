@@ -3,7 +3,8 @@
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
 use super::text::{scenarios, time};
-use crate::study::text::{cells, interval};
+use crate::statistics::Estimate;
+use crate::study::text::{cells, counts, interval};
 
 /// A row for each case of FAST Table 4, a column for each program.
 pub fn overhead_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
@@ -12,14 +13,18 @@ pub fn overhead_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         .iter()
         .filter(|program| !program.overheads.is_empty())
         .collect();
-    let mut rows = vec![cells(&["runs (FAST Table 4)"])];
+    let mut rows = vec![cells(&["runs (FAST Table 4): median (n)"])];
+    let of = |estimate: Option<Estimate>| match estimate {
+        Some(e) => format!("{} ({})", time(estimate), e.n),
+        None => "-".into(),
+    };
     rows[0].extend(measured.iter().map(|program| program.program.clone()));
     let cases = measured
         .first()
         .map_or(0, |program| program.overheads.len());
     for index in 0..cases {
         let mut row = vec![measured[0].overheads[index].case.to_owned()];
-        row.extend(measured.iter().map(|p| time(p.overheads[index].time_ms)));
+        row.extend(measured.iter().map(|p| of(p.overheads[index].time_ms)));
         rows.push(row);
     }
     rows
@@ -36,6 +41,7 @@ pub fn mismatch_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "update",
         "what is known",
+        "n",
         "pages fetched",
         "over cold",
     ])];
@@ -50,6 +56,7 @@ pub fn mismatch_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
             vec![
                 program.program.clone(),
                 what_is_known(row),
+                counts(row.ratio_to_cold.map(|e| e.n)),
                 row.fetched_pages.map_or("-".into(), |n| format!("{n:.0}")),
                 interval(row.ratio_to_cold, 2),
             ]
@@ -104,6 +111,7 @@ pub fn sequence_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         "files",
         "kept, KiB",
         "requests",
+        "launches",
         "missed",
         "at most",
         "daemons'",
@@ -120,6 +128,7 @@ pub fn sequence_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         row.extend(counts.map(|count| count.to_string()));
         let missed = sequence.missed.as_ref();
         row.push(missed.map_or("-".into(), |m| format!("{:.0}", m.requests)));
+        row.push(missed.map_or("-".into(), |m| m.n.to_string()));
         let shares = missed.map(|m| {
             let classes = [m.daemons, m.journal_or_swap, m.transient, m.others];
             [&[m.share, m.highest][..], &classes].concat()
@@ -191,7 +200,7 @@ const MISMATCH: &str = "\
 
 const MISSED: &str = "\
     Missed: block requests of helped, recorded launches that the sequence does not hold, of the sequence's requests, in the \
-    paper's classes: daemons' files, journal or swap, files made or renamed since the launch before; others are what an \
+    paper's classes; means over so many launches: daemons' files, journal or swap, files made or renamed since the launch before; others are what an \
     update looks like.";
 
 #[cfg(test)]
@@ -224,8 +233,8 @@ mod tests {
     fn each_case_of_table_4_has_a_row() {
         let rows = overhead_rows(&study(&[Scenario::Cold, Scenario::Profile]));
         assert_eq!(rows[0][1], "git");
-        assert_eq!(rows[1], ["1: application alone", "20.0 [20.0, 20.0]"]);
-        assert_eq!(rows[2][1], "40.0 [40.0, 40.0]");
+        assert_eq!(rows[1], ["1: application alone", "20.0 [20.0, 20.0] (4)"]);
+        assert_eq!(rows[2][1], "40.0 [40.0, 40.0] (4)");
         // Not measured.
         assert_eq!(rows[3][1], "-");
         assert_eq!(overhead_rows(&study(&[Scenario::Cold])).len(), 1);
@@ -236,7 +245,13 @@ mod tests {
         let scenarios = [Scenario::Cold, Scenario::OtherProgram];
         let study_of_both = study(&scenarios);
         let rows = mismatch_rows(&study_of_both);
-        let expected = ["git", "the sequence of gcc", "100", "2.00 [2.00, 2.00]"];
+        let expected = [
+            "git",
+            "the sequence of gcc",
+            "4",
+            "100",
+            "2.00 [2.00, 2.00]",
+        ];
         assert_eq!(rows[1], expected);
         // What matches is no mismatch.
         let scenarios = [Scenario::Cold, Scenario::FastUnrecorded];

@@ -7,7 +7,9 @@ use super::scenario::Scenario;
 use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
 use super::tables;
 use crate::statistics::{Estimate, Mean};
-use crate::study::text::{add_discarded, add_tables, cells, interval, mean, mean_percent, percent};
+use crate::study::text::{
+    add_discarded, add_tables, cells, counts, interval, mean, mean_percent, percent,
+};
 use std::fmt::Write;
 
 /// The whole study.
@@ -95,14 +97,15 @@ pub fn time(estimate: Option<Estimate>) -> String {
 /// A row for each program, a column for each scenario: the time; and the bounds, where there are any.
 pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let scenarios = scenarios(study);
-    let mut rows = vec![cells(&["program"])];
+    let mut rows = vec![cells(&["program", "n"])];
     rows[0].extend(scenarios.iter().map(|s| s.word().to_owned()));
     let has_bounds = study.programs.iter().any(|p| p.bound_ms.is_some());
     if has_bounds {
         rows[0].extend(cells(&["bound", "order bound"]));
     }
     for program in timed(study) {
-        let mut row = vec![program.program.clone()];
+        let samples = program.scenarios.iter().map(|s| s.samples);
+        let mut row = vec![program.program.clone(), counts(samples)];
         row.extend(scenarios.iter().map(|&scenario| {
             let found = row_of(program, scenario);
             let at_least = found.is_some_and(|s| s.capped > 0);
@@ -135,17 +138,18 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     if compared().next().is_none() {
         return Vec::new();
     }
-    let mut rows = vec![cells(&["time over cold, paired"])];
+    let mut rows = vec![cells(&["time over cold, paired", "n"])];
     rows[0].extend(compared().map(|s| s.word().to_owned()));
     for scenario in used(&scenarios) {
         let gap_closed = format!("gap closed by {}", scenario.word());
         rows[0].extend([gap_closed, "helped".into()]);
     }
     if scenarios.contains(&Scenario::Detected) {
-        rows[0].push("noticed, us".into());
+        rows[0].push("noticed, us (n)".into());
     }
     for program in timed(study) {
-        let mut row = vec![program.program.clone()];
+        let pairs = compared().filter_map(|s| Some(row_of(program, s)?.ratio_to_cold?.n));
+        let mut row = vec![program.program.clone(), counts(pairs)];
         row.extend(
             compared().map(|scenario| {
                 interval(row_of(program, scenario).and_then(|s| s.ratio_to_cold), 2)
@@ -159,12 +163,12 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         if scenarios.contains(&Scenario::Detected) {
             let detected = row_of(program, Scenario::Detected);
             let noticed_us = detected.and_then(|s| s.noticed_us);
-            row.push(noticed_us.map_or("-".into(), |us| format!("{us:.0}")));
+            row.push(with_count(noticed_us));
         }
         rows.push(row);
     }
     for group in &study.overall {
-        let mut row = vec![group_words(group)];
+        let mut row = vec![group_words(group), group.programs.len().to_string()];
         let of = |scenario| group.scenarios.iter().find(|o| o.scenario == scenario);
         row.extend(compared().map(|scenario| mean(of(scenario).map(|o| o.ratio_to_cold), 2)));
         for scenario in used(&scenarios) {
@@ -177,14 +181,20 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     rows
 }
 
+/// An estimate and what it is of.
+fn with_count(estimate: Option<Estimate>) -> String {
+    let of = estimate.map(|e| format!("{} ({})", interval(estimate, 0), e.n));
+    of.unwrap_or_else(|| "-".into())
+}
+
 /// What the mean is over.
 fn group_words(group: &GroupRow) -> String {
-    let n = group.programs.len();
     match group.group {
-        Group::Complete => format!("mean of {n}, in every scenario"),
-        Group::Others => format!("mean of the {n} others"),
-        Group::All => format!("mean of all {n}"),
+        Group::Complete => "mean of those in every scenario",
+        Group::Others => "mean of the others",
+        Group::All => "mean of all",
     }
+    .to_owned()
 }
 
 /// Which programs lack a scenario, so that scenarios are held against each other without them; nothing where none does.
@@ -215,7 +225,7 @@ pub fn left_out(study: &LaunchStudy) -> Option<String> {
 /// known, costs it.
 pub fn unhelped_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let scenarios = scenarios(study);
-    let mut rows = vec![cells(&["not helped: over cold, ms, paired"])];
+    let mut rows = vec![cells(&["not helped: over cold, ms, paired", "n"])];
     rows[0].extend(used(&scenarios).map(|s| s.word().to_owned()));
     for program in timed(study) {
         let over_cold_ms = |scenario| {
@@ -224,7 +234,8 @@ pub fn unhelped_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         };
         let of_each: Vec<Option<Estimate>> = used(&scenarios).map(over_cold_ms).collect();
         if of_each.iter().any(Option::is_some) {
-            let mut row = vec![program.program.clone()];
+            let pairs = counts(of_each.iter().flatten().map(|e| e.n));
+            let mut row = vec![program.program.clone(), pairs];
             row.extend(of_each.into_iter().map(|estimate| interval(estimate, 2)));
             rows.push(row);
         }
@@ -245,6 +256,7 @@ fn helped(row: &ScenarioRow) -> String {
 pub fn bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "order bound",
+        "n",
         "certain needs only",
         "gap closable",
         "with pages mapped",
@@ -255,7 +267,8 @@ pub fn bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         let Some(bound) = &program.order_bound else {
             continue;
         };
-        let mut row = vec![program.program.clone()];
+        let pairs = bound.mapped.time_ms.n.to_string();
+        let mut row = vec![program.program.clone(), pairs];
         for bound in [bound.certain, bound.mapped] {
             row.extend([time(Some(bound.time_ms)), percent(bound.closable)]);
         }
@@ -286,6 +299,7 @@ pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "at once",
         "scenario",
+        "n",
         "last finished",
         "over cold",
     ])];
@@ -293,6 +307,7 @@ pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         vec![
             several.count.to_string(),
             several.scenario.word().into(),
+            counts(several.last_ms.map(|e| e.n)),
             time(several.last_ms),
             interval(several.ratio_to_cold, 2),
         ]
@@ -300,7 +315,7 @@ pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     rows
 }
 
-/// What prepage took: a row for each program, a column for each cost.
+/// What prepage took: medians, each with the number of launches that it is of; a row for each program, a column for each cost.
 pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     let mut names: Vec<&str> = Vec::new();
     for cost in study.programs.iter().flat_map(|p| &p.costs) {
@@ -308,12 +323,14 @@ pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
             names.push(cost.name);
         }
     }
-    let mut rows = vec![cells(&["prepage's own"])];
+    let mut rows = vec![cells(&["prepage's own: median (launches)"])];
     rows[0].extend(names.iter().map(|name| (*name).to_owned()));
     for program in &study.programs {
         let of = |name: &&str| {
             let found = program.costs.iter().find(|cost| cost.name == *name);
-            found.map_or("-".into(), |cost| format!("{:.0}", cost.median))
+            found.map_or("-".into(), |cost| {
+                format!("{:.0} ({})", cost.median, cost.n)
+            })
         };
         let mut row = vec![program.program.clone()];
         row.extend(names.iter().map(of));
@@ -340,7 +357,7 @@ mod tests {
             "0.60 [0.60, 0.60]",
             "80 % [80, 80]",
             "10/10",
-            "mean of 4, in every scenario",
+            "mean of those in every scenario",
             "store, bytes",
         ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
@@ -360,7 +377,7 @@ mod tests {
         assert_eq!(of("detected"), Some("0.65 [0.65, 0.65]"));
         assert_eq!(of("gap closed by fast"), Some("80 % [80, 80]"));
         assert_eq!(of("gap closed by detected"), Some("70 % [70, 70]"));
-        assert_eq!(of("noticed, us"), Some("400"));
+        assert_eq!(of("noticed, us (n)"), Some("400 [400, 400] (10)"));
         // Records from before the scenario was have no column for it.
         let rows = ratio_rows(&study_lines(lines()));
         assert!(rows[0].iter().all(|cell| !cell.contains("detected")));
@@ -381,7 +398,7 @@ mod tests {
         }
         let study = study_lines(lines);
         let rows = unhelped_rows(&study);
-        assert_eq!(rows[1], ["git", "-", "-105.00 [-140.00, -70.00]"]);
+        assert_eq!(rows[1], ["git", "10", "-", "-105.00 [-140.00, -70.00]"]);
         assert!(show(&study).contains("left alone"));
     }
 
@@ -403,7 +420,7 @@ mod tests {
         let mut study = study_lines(lines());
         study.programs[0].scenarios[0].capped = 1;
         let rows = time_rows(&study);
-        assert!(rows[1][1].starts_with(">= "), "{rows:?}");
+        assert!(rows[1][2].starts_with(">= "), "{rows:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::beside::Beside;
 use super::paper::{POLICIES, Reported};
-use super::text::{cells, interval};
+use super::text::{cells, counts, interval};
 use super::{Studies, Study};
 use crate::record::Mode;
 
@@ -44,6 +44,7 @@ pub fn beside_rows(beside: &[Beside]) -> Vec<Vec<String>> {
 pub fn utilization_rows(study: &Study) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "use in a switch",
+        "n",
         "CPU %",
         "application %",
         "prepage %",
@@ -56,6 +57,7 @@ pub fn utilization_rows(study: &Study) -> Vec<Vec<String>> {
     for u in &study.utilization {
         rows.push(vec![
             u.mode.word().into(),
+            counts(u.cpu_percent.map(|e| e.n)),
             interval(u.cpu_percent, 0),
             interval(u.app_percent, 0),
             interval(u.service_percent, 0),
@@ -101,6 +103,7 @@ pub fn footprint_rows(studies: &Studies) -> Vec<Vec<String>> {
 pub fn policy_rows(studies: &Studies) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "core policy",
+        "applications",
         "mean ratio to off",
         "to asap",
         "Pixel 4, file pages only (6.5)",
@@ -109,6 +112,7 @@ pub fn policy_rows(studies: &Studies) -> Vec<Vec<String>> {
         let paper = POLICIES.iter().find(|(policy, _)| *policy == row.policy);
         rows.push(vec![
             row.policy.to_owned(),
+            counts(row.ratio_to_off.map(|e| e.n)),
             interval(row.ratio_to_off, 2),
             interval(row.ratio_to_asap, 2),
             paper.map_or("", |(_, ratio)| ratio).to_owned(),
@@ -121,6 +125,7 @@ pub fn policy_rows(studies: &Studies) -> Vec<Vec<String>> {
 pub fn overhead_rows(studies: &Studies) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&[
         "overhead, full",
+        "n",
         "switch path us",
         "fetching, CPU ms",
         "learning, CPU ms",
@@ -140,6 +145,7 @@ pub fn overhead_rows(studies: &Studies) -> Vec<Vec<String>> {
         };
         rows.push(vec![
             study.app.clone(),
+            path.n.to_string(),
             interval(Some(path), 0),
             interval(ms("fetch_cpu_us"), 1),
             interval(ms("management_cpu_us"), 1),

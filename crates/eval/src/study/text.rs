@@ -52,6 +52,16 @@ pub fn mean_percent(mean: Option<Mean>) -> String {
     format!("{:.0} %{interval} of {}", mean.value, mean.n)
 }
 
+/// How many something is of, where it may differ: "8", or "5-8".
+pub fn counts(counts: impl IntoIterator<Item = usize>) -> String {
+    let counts: Vec<usize> = counts.into_iter().collect();
+    match (counts.iter().min(), counts.iter().max()) {
+        (Some(least), Some(most)) if least == most => most.to_string(),
+        (Some(least), Some(most)) => format!("{least}-{most}"),
+        _ => "-".into(),
+    }
+}
+
 /// The setting in words.
 pub fn setting_words(setting: Setting) -> &'static str {
     match setting {
@@ -168,7 +178,7 @@ fn show_app(study: &Study) -> String {
         let _ = writeln!(
             out,
             "\n  bound: ({:.0} ms application CPU + {:.0} pages x {:.1} us by {}) / {} cores, at least resident: {} ms, \
-             {} of the gap",
+             {} of the gap ({} pairs)",
             bound.app_cpu_ms,
             bound.pages,
             bound.us_per_page,
@@ -176,13 +186,15 @@ fn show_app(study: &Study) -> String {
             study.run.machine.cores,
             interval(Some(bound.settled_ms), 0),
             percent(Some(bound.gap_closed)),
+            bound.gap_closed.n,
         );
     }
     if let Some(watching) = study.watching_ms {
         let _ = writeln!(
             out,
-            "\n  observe against off, all resident: {} ms",
-            interval(Some(watching), 2)
+            "\n  observe against off, all resident: {} ms ({} pairs)",
+            interval(Some(watching), 2),
+            watching.n
         );
     }
     if !study.shares.is_empty() {
@@ -295,10 +307,14 @@ pub fn overall_rows(studies: &Studies) -> Vec<Vec<String>> {
     rows[0].push("slower".into());
     for o in &studies.overall {
         let of_apps = |count: usize| format!("{count} of {}", o.apps);
+        let of_gap = |gap: Option<Estimate>| match gap {
+            Some(e) => format!("{} of {}", percent(gap), e.n),
+            None => "-".into(),
+        };
         rows.push(vec![
             o.mode.word().into(),
             interval(o.ratio_to_off, 2),
-            percent(o.gap_closed),
+            of_gap(o.gap_closed),
             of_apps(o.faster),
             of_apps(o.not_slower),
             of_apps(o.slower),
@@ -320,11 +336,12 @@ pub fn left_out(studies: &Studies) -> Option<String> {
 
 /// A row for each precision and recall.
 pub fn share_rows(study: &Study) -> Vec<Vec<String>> {
-    let mut rows = vec![cells(&["prepage", "%", "pages"])];
+    let mut rows = vec![cells(&["prepage", "switches", "%", "pages"])];
     for s in &study.shares {
         let name = format!("{} {}", s.of, s.share.replace('_', " "));
         rows.push(vec![
             name,
+            s.percent.n.to_string(),
             interval(Some(s.percent), 1),
             s.pages.to_string(),
         ]);
@@ -332,7 +349,7 @@ pub fn share_rows(study: &Study) -> Vec<Vec<String>> {
     rows
 }
 
-/// What prepage itself took: a row for each cost, a column for each mode.
+/// What prepage itself took: a row for each cost, a column for each mode, with the number of its samples.
 pub fn cost_rows(study: &Study) -> Vec<Vec<String>> {
     let mut modes: Vec<Mode> = study.costs.iter().map(|cost| cost.mode).collect();
     modes.dedup();
@@ -343,7 +360,12 @@ pub fn cost_rows(study: &Study) -> Vec<Vec<String>> {
         }
     }
     let mut rows = vec![cells(&["prepage's own"])];
-    rows[0].extend(modes.iter().map(|mode| mode.word().to_owned()));
+    let samples = |mode: &Mode| {
+        let own = study.costs.iter().filter(|cost| cost.mode == *mode);
+        counts(own.map(|cost| cost.median.n))
+    };
+    let head = |mode: &Mode| format!("{} (n {})", mode.word(), samples(mode));
+    rows[0].extend(modes.iter().map(head));
     for name in names {
         let of = |mode| {
             study
@@ -370,6 +392,13 @@ mod tests {
     fn columns_are_aligned() {
         let text = table(&[cells(&["a", "bb"]), cells(&["ccc", "d"])]);
         assert_eq!(text, "  a    bb\n  ccc   d\n");
+    }
+
+    #[test]
+    fn numbers_that_differ_are_a_range() {
+        assert_eq!(counts([8, 8]), "8");
+        assert_eq!(counts([8, 5, 7]), "5-8");
+        assert_eq!(counts([]), "-");
     }
 
     #[test]
