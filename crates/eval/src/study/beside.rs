@@ -5,9 +5,10 @@ use super::measures::{pooled, share_counts, wasted_pages};
 use super::overall::mean_ratio;
 use super::paper::{self, Reported};
 use super::switches::{Switches, of_prepage};
+use super::text::counts;
 use super::utilization::{self, Value};
 use crate::record::{Mode, Switch};
-use crate::statistics::{Estimate, bootstrap_mean, median_of};
+use crate::statistics::{Estimate, SAMPLES_MIN, bootstrap_mean, median_of};
 use serde::Serialize;
 
 /// One number of the paper, and the same of a record.
@@ -20,8 +21,12 @@ pub struct Beside {
     pub value: f64,
     /// Its interval, `low` and `high`; nothing of what is counted, and of what is the most that was seen.
     pub interval: Option<(f64, f64)>,
-    /// Applications it is of.
+    /// Applications it is of: those that have enough samples for it.
     pub apps: usize,
+    /// Of so many.
+    pub of_apps: usize,
+    /// What else it is of, where the paper's is of another number.
+    pub of: Option<String>,
 }
 
 /// A row for each of the paper's numbers that the record has, in the paper's order.
@@ -32,6 +37,9 @@ pub fn beside(apps: &[Switches]) -> Vec<Beside> {
     rows.extend(of_help(apps));
     rows.extend(of_shares(apps));
     rows.extend(of_overheads(apps));
+    for row in &mut rows {
+        row.of_apps = apps.len();
+    }
     // Figures first, by number; then what has none.
     rows.sort_by_key(|row| row.reported.figure.parse::<u32>().unwrap_or(u32::MAX));
     rows
@@ -43,6 +51,8 @@ fn estimated(reported: Reported, estimate: Option<Estimate>) -> Option<Beside> {
         value: e.value,
         interval: Some((e.low, e.high)),
         apps: e.n,
+        of_apps: e.n,
+        of: None,
     })
 }
 
@@ -52,6 +62,8 @@ fn counted(reported: Reported, values: &[f64], value: Option<f64>) -> Option<Bes
         value,
         interval: None,
         apps: values.len(),
+        of_apps: values.len(),
+        of: None,
     })
 }
 
@@ -69,9 +81,10 @@ fn times(apps: &[Switches]) -> Vec<Beside> {
     rows.into_iter().flatten().collect()
 }
 
-/// The mean over the applications that have it of the median of a number.
+/// The mean of the median of a number, over the applications that have enough of it.
 fn mean_of_medians(apps: &[Switches], values: impl Fn(&Switches) -> Vec<f64>) -> Option<Estimate> {
-    let groups: Vec<Vec<f64>> = apps.iter().map(values).filter(|v| !v.is_empty()).collect();
+    let groups = apps.iter().map(values);
+    let groups: Vec<Vec<f64>> = groups.filter(|v| v.len() >= SAMPLES_MIN).collect();
     let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
     bootstrap_mean(&sizes, |i, drawn| median_of(&groups[i], drawn))
 }
@@ -94,19 +107,24 @@ fn of_utilization(apps: &[Switches]) -> Vec<Beside> {
     rows.into_iter().flatten().collect()
 }
 
-/// Figures 5, 6 and 10: the paper's are of ten switches, and so are these.
+/// Figures 5, 6 and 10. The paper's are of ten switches: pages of all but one at most, or of fewer than half. The same shares
+/// of another number of switches stand beside them, with that number: the fewer switches, the more pages recur in all but one.
 fn of_footprints(apps: &[Switches]) -> Vec<Beside> {
     const SWITCHES: usize = 10;
     let footprints = apps
         .iter()
         .filter_map(|app| app.application.footprint.as_ref());
-    let rows: Vec<FootprintRow> = footprints
-        .filter_map(footprint::row)
-        .filter(|row| row.switches == SWITCHES)
-        .collect();
+    let rows: Vec<FootprintRow> = footprints.filter_map(footprint::row).collect();
+    let switches = || rows.iter().map(|row| row.switches);
+    let is_other = switches().any(|switches| switches != SWITCHES);
+    let of_switches = is_other.then(|| format!("of {} switches", counts(switches())));
     let of = |reported, value: fn(&FootprintRow) -> f64| {
         let values: Vec<f64> = rows.iter().map(value).collect();
-        counted(reported, &values, mean_of(&values))
+        let row = counted(reported, &values, mean_of(&values))?;
+        Some(Beside {
+            of: of_switches.clone(),
+            ..row
+        })
     };
     let all = [
         of(paper::FILE_RECURRENT, |row| row.file_recurrent_percent),
@@ -142,7 +160,7 @@ fn of_help(apps: &[Switches]) -> Vec<Beside> {
 fn of_shares(apps: &[Switches]) -> Vec<Beside> {
     let of = |reported, of: &str, share: &str| {
         let counts = apps.iter().map(|app| share_counts(app, of, share));
-        let counts: Vec<Vec<(f64, f64)>> = counts.filter(|c| !c.is_empty()).collect();
+        let counts: Vec<Vec<(f64, f64)>> = counts.filter(|c| c.len() >= SAMPLES_MIN).collect();
         let sizes: Vec<usize> = counts.iter().map(Vec::len).collect();
         let percent = bootstrap_mean(&sizes, |i, drawn| pooled(&counts[i], drawn));
         estimated(reported, percent)
@@ -198,17 +216,19 @@ mod tests {
     use crate::record::tests::{run, switch};
     use crate::record::{Application, Footprint, Line};
 
-    fn record() -> Vec<Switches> {
+    /// Two applications of which so many switches were observed; the second has too few that say how precise anonymous pages
+    /// were, where it is so.
+    fn record_of(observed: usize, is_second_imprecise: bool) -> Vec<Switches> {
         let modes = [Mode::Resident, Mode::FilesDropped, Mode::Off, Mode::Full];
         let mut circumstances = run(&modes);
         circumstances.parameters.apps = ["a", "b"].map(String::from).into();
         let mut lines = vec![Line::Run(Box::new(circumstances))];
         for (app, full_ms) in [("a", 200.0), ("b", 300.0)] {
-            for block in 0..4 {
+            for block in 0..6 {
                 for (mode, ms) in modes.into_iter().zip([100.0, 150.0, 400.0, full_ms]) {
                     let mut sample = switch(block, mode, ms);
                     sample.slot.app = app.into();
-                    if mode == Mode::Full {
+                    if mode == Mode::Full && (app == "a" || block == 0 || !is_second_imprecise) {
                         sample.prepage = vec![serde_json::json!({
                             "void": null,
                             "anon": {"precision": {"hits": 9, "of": 10}, "unused": 1000, "gap": 0},
@@ -222,11 +242,11 @@ mod tests {
                 app: app.into(),
                 table_bytes: Some(100_000),
                 footprint: Some(Footprint {
-                    switches: 10,
-                    anon_by_recurrence: vec![0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-                    file_by_recurrence: vec![1, 0, 0, 0, 0, 0, 0, 0, 0, 3],
-                    anon_by_switch: vec![1; 10],
-                    file_by_switch: vec![3; 10],
+                    switches: observed,
+                    anon_by_recurrence: [vec![0; observed - 1], vec![1]].concat(),
+                    file_by_recurrence: [vec![1], vec![0; observed - 2], vec![3]].concat(),
+                    anon_by_switch: vec![1; observed],
+                    file_by_switch: vec![3; observed],
                     file_by_size: vec![1, 30],
                 }),
             })));
@@ -236,7 +256,7 @@ mod tests {
 
     #[test]
     fn every_number_stands_beside_the_papers() {
-        let rows = beside(&record());
+        let rows = beside(&record_of(10, false));
         let value = |reported: Reported| {
             let row = rows.iter().find(|row| row.reported == reported);
             row.map(|row| (row.value * 1e3).round() / 1e3)
@@ -249,7 +269,7 @@ mod tests {
             (paper::FILE_RECURRENT, 75.0),
             (paper::ANON_RECURRENT, 100.0),
             (paper::ANON_PRECISION, 90.0),
-            (paper::SWITCH_PATH, 0.3),
+            (paper::SWITCH_PATH, 0.5),
             (paper::MANAGEMENT, 2.0),
             (paper::TABLES, 100.0),
             (paper::ANON_WASTE, 4.096),
@@ -261,5 +281,22 @@ mod tests {
             rows.windows(2)
                 .all(|pair| pair[0].reported.figure != "-" || pair[1].reported.figure == "-")
         );
+    }
+
+    #[test]
+    fn what_is_of_other_numbers_than_the_papers_says_of_which() {
+        let row = |rows: &[Beside], reported: Reported| {
+            let found = rows.iter().find(|row| row.reported == reported);
+            found.expect("it is there").clone()
+        };
+        let ten = beside(&record_of(10, false));
+        assert_eq!(row(&ten, paper::FILE_RECURRENT).of, None);
+        let eight = beside(&record_of(8, true));
+        let recurrent = row(&eight, paper::FILE_RECURRENT);
+        assert_eq!(recurrent.of.as_deref(), Some("of 8 switches"));
+        assert_eq!((recurrent.value, recurrent.apps), (75.0, 2));
+        // The other application has one switch that tells.
+        let precision = row(&eight, paper::ANON_PRECISION);
+        assert_eq!((precision.apps, precision.of_apps), (1, 2));
     }
 }

@@ -32,8 +32,12 @@ pub fn beside_rows(beside: &[Beside]) -> Vec<Vec<String>> {
         };
         let mut line = cells(&[what]);
         line[0] += &format!(", {unit}");
-        line.push(here);
-        line.push(row.apps.to_string());
+        let of = row.of.as_ref().map(|of| format!(", {of}"));
+        line.push(here + &of.unwrap_or_default());
+        line.push(match row.apps == row.of_apps {
+            true => row.apps.to_string(),
+            false => format!("{} of {}", row.apps, row.of_apps),
+        });
         line.extend(cells(&[pixel_4, pixel_3a, figure, section]));
         rows.push(line);
     }
