@@ -2,7 +2,7 @@
 
 use super::html::{escape, table};
 use super::plot::colour;
-use crate::study::text::{app_rows, interval, left_out, overall_rows};
+use crate::study::text::{app_rows, interval, left_out, losses, overall_rows};
 use crate::study::{Studies, sequences, stalls};
 use std::fmt::Write;
 
@@ -29,7 +29,8 @@ pub fn key_numbers(studies: &Studies) -> String {
             o.faster, o.apps
         );
     }
-    out + "</div>\n"
+    let losses = losses(studies).map(|words| format!("<p>{}</p>\n", escape(&words)));
+    out + "</div>\n" + &losses.unwrap_or_default()
 }
 
 /// Every application against off, and all of them; nothing where there are not several.

@@ -42,7 +42,7 @@ numbers! {
     FILES_SLOWDOWN: "1", "file pages dropped: time over all resident", "x", "", "", "2.2";
     CPU_OFF: "2", "CPU use of a switch without help", "%", "34.2", "", "1";
     DISK_OFF: "2", "disk use of a switch without help, of sequential reads", "%", "19.4", "", "1";
-    FILE_RECURRENT: "5", "file pages accessed in all of 10 switches but one at most", "%", "75", "", "4.1";
+    FILE_RECURRENT: "5", "file pages accessed in all switches but one at most (paper: of 10)", "%", "75", "", "4.1";
     FILE_RARE: "5", "file pages accessed in fewer than half", "%", "10", "", "4.1";
     ANON_RECURRENT: "6", "anonymous pages accessed in all but one at most", "%", "44", "", "4.1";
     LARGE_FILES: "10", "accessed pages in the largest 15 % of the files", "%", "90", "", "5.2";

@@ -1,6 +1,6 @@
 //! A study as a small table of text.
 
-use super::overall::LOSS_MAX;
+use super::overall::{LOSS_MAX, Overall};
 use super::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows, utilization_rows};
 use super::{Studies, Study, sequences, stalls};
 use crate::circumstances::factors_line;
@@ -135,7 +135,11 @@ pub fn show(studies: &Studies) -> String {
             "every application against off\n{}\nall applications, each counted alike\n{}{}",
             table(&app_rows(studies)),
             table(&overall_rows(studies)),
-            left_out(studies).map_or_else(String::new, |left_out| format!("  {left_out}\n"))
+            [losses(studies), left_out(studies)]
+                .into_iter()
+                .flatten()
+                .map(|note| format!("  {note}\n"))
+                .collect::<String>()
         ));
     }
     if let rows @ [_, _, ..] = &sequences::sequence_rows(studies)[..] {
@@ -303,8 +307,9 @@ pub fn app_rows(studies: &Studies) -> Vec<Vec<String>> {
 /// A row for each mode, over all applications.
 pub fn overall_rows(studies: &Studies) -> Vec<Vec<String>> {
     let mut rows = vec![cells(&["mode", "mean ratio", "mean gap closed", "faster"])];
-    rows[0].push(format!("no loss of {:.0} %", 100.0 * LOSS_MAX));
-    rows[0].push("slower".into());
+    let loss = 100.0 * LOSS_MAX;
+    rows[0].push(format!("excludes a loss of {loss:.0} %"));
+    rows[0].extend(["open".into(), "slower".into()]);
     for o in &studies.overall {
         let of_apps = |count: usize| format!("{count} of {}", o.apps);
         let of_gap = |gap: Option<Estimate>| match gap {
@@ -316,11 +321,42 @@ pub fn overall_rows(studies: &Studies) -> Vec<Vec<String>> {
             interval(o.ratio_to_off, 2),
             of_gap(o.gap_closed),
             of_apps(o.faster),
-            of_apps(o.not_slower),
+            of_apps(o.no_loss),
+            of_apps(o.open),
             of_apps(o.slower),
         ]);
     }
     rows
+}
+
+/// What is known of losses in a mode: never that none is slower where it is not so of each.
+pub fn loss_words(o: &Overall) -> String {
+    let loss = 100.0 * LOSS_MAX;
+    let (mode, apps) = (o.mode.word(), o.apps);
+    let known = match o.no_loss == apps {
+        true => format!("{mode}: all {apps} exclude a loss of {loss:.0} % (95 % intervals)"),
+        false => format!(
+            "{mode}: {} of {apps} exclude a loss of {loss:.0} % (95 % intervals)",
+            o.no_loss
+        ),
+    };
+    let slower = match o.slower {
+        0 => String::new(),
+        slower => format!("; {slower} slower"),
+    };
+    let open = match o.open {
+        0 => String::new(),
+        1 => "; for the other one it is open".to_owned(),
+        open => format!("; for {open} others it is open"),
+    };
+    format!("{known}{slower}{open}.")
+}
+
+/// What is known of losses in each mode that helps.
+pub fn losses(studies: &Studies) -> Option<String> {
+    let helped = studies.overall.iter().filter(|o| o.mode.is_helped());
+    let words: Vec<String> = helped.map(loss_words).collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 /// Which applications the mean gap closed leaves out, and why; nothing where it leaves out none.
@@ -392,6 +428,32 @@ mod tests {
     fn columns_are_aligned() {
         let text = table(&[cells(&["a", "bb"]), cells(&["ccc", "d"])]);
         assert_eq!(text, "  a    bb\n  ccc   d\n");
+    }
+
+    #[test]
+    fn a_loss_is_excluded_or_open_or_there() {
+        let of = |no_loss, slower, open| {
+            loss_words(&Overall {
+                mode: Mode::Full,
+                apps: 8,
+                ratio_to_off: None,
+                gap_closed: None,
+                faster: 0,
+                no_loss,
+                slower,
+                open,
+            })
+        };
+        assert_eq!(
+            of(8, 0, 0),
+            "full: all 8 exclude a loss of 3 % (95 % intervals)."
+        );
+        assert!(
+            of(5, 0, 3).ends_with(
+                "5 of 8 exclude a loss of 3 % (95 % intervals); for 3 others it is open."
+            )
+        );
+        assert!(of(6, 1, 1).ends_with("; 1 slower; for the other one it is open."));
     }
 
     #[test]
