@@ -33,6 +33,7 @@ mod service;
 mod settle;
 mod simulate;
 mod site;
+mod source;
 mod statistics;
 mod study;
 mod swap;

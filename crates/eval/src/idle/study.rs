@@ -4,6 +4,7 @@ use super::histogram::Histogram;
 use super::mode::IdleMode;
 use super::record::{self, Discarded, Line, Run, ServiceFacts, Wakeup};
 use crate::error::Result;
+use crate::source::Source;
 use crate::statistics::{Estimate, median, median_estimate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub const RATIO_GOAL: f64 = 0.5;
 /// Everything that one record says.
 #[derive(Clone, Debug, Serialize)]
 pub struct IdleStudy {
+    /// Which record.
+    pub source: Source,
     /// The circumstances.
     pub run: Run,
     /// One row a service, in the order of measuring.
@@ -122,7 +125,11 @@ impl Goal {
 
 /// Studies one record.
 pub fn study(path: &Path) -> Result<IdleStudy> {
-    Ok(study_lines(record::read(path)?))
+    let study = study_lines(record::read(path)?);
+    Ok(IdleStudy {
+        source: Source::of(path, study.run.time_unix_s),
+        ..study
+    })
 }
 
 /// Studies the lines of one record, whose first is its circumstances.
@@ -155,6 +162,7 @@ pub fn study_lines(lines: Vec<Line>) -> IdleStudy {
         }
     };
     IdleStudy {
+        source: Source::default(),
         run: *first.expect("a record begins with its circumstances"),
         services: facts.into_iter().map(service).collect(),
         discarded: reasons(&discarded),

@@ -10,6 +10,7 @@ use super::scenario::Scenario;
 use super::sequence::{SequenceRow, sequence};
 use super::usage::{UsageRow, usage};
 use crate::error::Result;
+use crate::source::Source;
 use crate::statistics::{Estimate, bootstrap, median, median_estimate};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ use std::path::Path;
 /// Everything that one record of launches says.
 #[derive(Clone, Debug, Serialize)]
 pub struct LaunchStudy {
+    /// Which record.
+    pub source: Source,
     /// The circumstances.
     pub run: Run,
     /// One row a program, in the order of measuring.
@@ -111,7 +114,11 @@ pub struct SimultaneousRow {
 
 /// Studies one record.
 pub fn study(path: &Path) -> Result<LaunchStudy> {
-    Ok(study_lines(record::read(path)?))
+    let study = study_lines(record::read(path)?);
+    Ok(LaunchStudy {
+        source: Source::of(path, study.run.time_unix_s),
+        ..study
+    })
 }
 
 /// Studies the lines of one record, whose first is its circumstances.
@@ -156,6 +163,7 @@ pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
         })
         .collect();
     LaunchStudy {
+        source: Source::default(),
         run: first.expect("a record begins with its circumstances"),
         overall: overall::overall(&programs),
         programs,

@@ -5,6 +5,7 @@ use super::{Chapter, figures, idle, launches, limits, overall};
 use crate::idle::{self as idle_services, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::{Machine, Mode, Run, Switch};
+use crate::source::Source;
 use crate::statistics::{Estimate, median};
 use crate::study::Study;
 use crate::study::rows::utilization_rows;
@@ -92,7 +93,10 @@ fn contents(sections: &[(String, String)]) -> String {
 /// several.
 fn chapter_section(title: &str, factors: &str, chapter: &Chapter) -> String {
     let studies = &chapter.studies;
-    let mut out = format!("<section><h2>{title}</h2>\n<p>{factors}</p>\n");
+    let mut out = format!(
+        "<section><h2>{title}</h2>\n<p>{factors}</p>\n{}",
+        source_line(&chapter.source)
+    );
     out += &overall::key_numbers(studies);
     if let [only] = studies.apps.as_slice() {
         out += &key_numbers(only);
@@ -110,7 +114,10 @@ fn chapter_section(title: &str, factors: &str, chapter: &Chapter) -> String {
             ),
         };
     }
-    let run = studies.apps.first().map(|study| circumstances(&study.run));
+    let run = studies
+        .apps
+        .first()
+        .map(|study| circumstances(&chapter.source, &study.run));
     out + &run.unwrap_or_default() + "</section>\n"
 }
 
@@ -335,7 +342,12 @@ fn discarded(study: &Study, switches: &Switches) -> String {
     )
 }
 
-fn circumstances(run: &Run) -> String {
+/// Which record a section is of.
+pub fn source_line(source: &Source) -> String {
+    format!("<p class=\"note\">{}</p>\n", escape(&source.words()))
+}
+
+fn circumstances(source: &Source, run: &Run) -> String {
     let parameters = serde_json::to_string(&run.parameters).unwrap_or_default();
     let rows = [
         vec!["versions".into(), pairs(&run.versions)],
@@ -343,7 +355,7 @@ fn circumstances(run: &Run) -> String {
     ];
     folded(
         "Circumstances",
-        &[&machine_rows(&run.machine)[..], &rows].concat(),
+        &[&machine_rows(source, &run.machine)[..], &rows].concat(),
     )
 }
 
@@ -369,10 +381,11 @@ pub fn pairs(map: &std::collections::BTreeMap<String, String>) -> String {
     pairs.collect::<Vec<_>>().join(", ")
 }
 
-/// The machine, row by row.
-pub fn machine_rows(m: &Machine) -> Vec<Vec<String>> {
-    let mut rows = vec![
-        vec![String::new(); 2],
+/// The record and the machine, row by row.
+pub fn machine_rows(source: &Source, m: &Machine) -> Vec<Vec<String>> {
+    let mut rows = vec![vec![String::new(); 2]];
+    rows.extend(source.rows());
+    rows.extend([
         vec!["kernel".into(), m.kernel.clone()],
         vec!["processor".into(), format!("{} x {}", m.cores, m.cpu_model)],
         vec![
@@ -384,7 +397,7 @@ pub fn machine_rows(m: &Machine) -> Vec<Vec<String>> {
                 m.memory_cgroup
             ),
         ],
-    ];
+    ]);
     for s in &m.swap {
         let compressor = s
             .compressor
@@ -414,6 +427,7 @@ mod tests {
     use crate::record::tests::{run, switch};
     use crate::record::{Application, Footprint, Line as RecordLine, Timeline};
     use crate::study::study_apps;
+    use std::path::Path;
 
     /// A switch with everything that a run records of it.
     fn whole(app: &str, block: u32, mode: Mode, ms: f64) -> Switch {
@@ -473,6 +487,7 @@ mod tests {
         }
         let switches = Switches::by_app(lines);
         Chapter {
+            source: Source::of(Path::new("target/some.jsonl.gz"), 1_795_395_835),
             studies: study_apps(&switches),
             switches,
         }
@@ -510,6 +525,9 @@ mod tests {
         // Of each application its launches in Figure 1, and in no other plot.
         assert_eq!(html.matches("<title>launch 900.00, ").count(), 2);
         assert!(html.contains("Beside the paper") && html.contains("Section 6.6."));
+        // Which record it was, under the title and in the circumstances.
+        assert_eq!(html.matches("some.jsonl.gz").count(), 2);
+        assert_eq!(html.matches("2026-11-23 01:03 UTC").count(), 2);
         // The only address is the name of SVG's namespace.
         assert_eq!(
             html.matches("http").count(),
@@ -527,7 +545,15 @@ mod tests {
         ];
         let switches = Switches::by_app(lines);
         let studies = study_apps(&switches);
-        let html = page(&[Chapter { studies, switches }], &[], &[]);
+        let html = page(
+            &[Chapter {
+                source: Source::default(),
+                studies,
+                switches,
+            }],
+            &[],
+            &[],
+        );
         assert!(!html.contains("<h3>Figure"), "two switches say nothing");
         assert_eq!(html.matches("<svg").count(), 4);
         assert!(!html.contains("NaN"));

@@ -1,6 +1,6 @@
 //! The section of the page about services that sat idle.
 
-use super::html::{escape, figure, folded, machine_rows, pairs, table};
+use super::html::{escape, figure, folded, machine_rows, pairs, source_line, table};
 use super::plot::{Mark, Strip, strips};
 use crate::idle::mode::IdleMode;
 use crate::idle::study::{Goal, IdleStudy, Measured, ModeRow, RATIO_GOAL, ServiceRow};
@@ -11,6 +11,7 @@ use std::fmt::Write;
 /// The whole section of one record.
 pub fn section(study: &IdleStudy) -> String {
     let mut out = format!("<section><h2>{}</h2>\n", escape(&text::heading(study)));
+    out += &source_line(&study.source);
     for service in &study.services {
         out += &service_html(service);
     }
@@ -123,7 +124,7 @@ fn discarded(study: &IdleStudy) -> String {
 
 fn circumstances(study: &IdleStudy) -> String {
     let run = &study.run;
-    let mut rows = machine_rows(&run.machine);
+    let mut rows = machine_rows(&study.source, &run.machine);
     rows.push(vec!["versions".into(), pairs(&run.versions)]);
     for service in &study.services {
         let facts = &service.facts;

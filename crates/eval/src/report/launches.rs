@@ -1,7 +1,7 @@
 //! The section of the page about launches.
 
 use super::fast;
-use super::html::{escape, figure, folded, headed, machine_rows, pairs, table};
+use super::html::{escape, figure, folded, headed, machine_rows, pairs, source_line, table};
 use super::plot::{Mark, Strip, scenario_colour, strips};
 use crate::launch::overall::{Group, OverallRow};
 use crate::launch::paper;
@@ -14,6 +14,7 @@ use std::fmt::Write;
 /// The whole section of one record.
 pub fn section(study: &LaunchStudy) -> String {
     let mut out = format!("<section><h2>{}</h2>\n", escape(&text::heading(study)));
+    out += &source_line(&study.source);
     out += &key_numbers(study);
     out += &table(&paper::rows(study));
     out += &fast::over_cold(study);
@@ -142,7 +143,7 @@ fn discarded(study: &LaunchStudy) -> String {
 
 fn circumstances(study: &LaunchStudy) -> String {
     let run = &study.run;
-    let mut rows = machine_rows(&run.machine);
+    let mut rows = machine_rows(&study.source, &run.machine);
     rows.push(vec!["versions".into(), pairs(&run.versions)]);
     for program in &run.programs {
         let packages = pairs(&program.packages);

@@ -181,6 +181,7 @@ mod tests {
         }
         let switches = Switches::by_app(lines);
         Chapter {
+            source: Default::default(),
             studies: study_apps(&switches),
             switches,
         }

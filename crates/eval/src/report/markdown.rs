@@ -4,6 +4,7 @@ use super::{Chapter, limits};
 use crate::idle::{self, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::Machine;
+use crate::source::Source;
 use crate::study::text::{show, table};
 use std::fmt::Write;
 
@@ -19,7 +20,13 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
         let cores = limits::of_cores(chapter).map(|said| format!("\n  {said}\n"));
         let tables = show(&chapter.studies) + &cores.unwrap_or_default();
         let title = format!("{title}; {factors}");
-        section(&mut out, &title, &first.run.machine, &tables);
+        section(
+            &mut out,
+            &title,
+            &chapter.source,
+            &first.run.machine,
+            &tables,
+        );
     }
     if !chapters.is_empty() {
         let rows = limits::inventory(chapters);
@@ -31,7 +38,7 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
     }
     for study in launches {
         let (title, tables) = (launch::text::heading(study), launch::text::show(study));
-        section(&mut out, &title, &study.run.machine, &tables);
+        section(&mut out, &title, &study.source, &study.run.machine, &tables);
     }
     if !launches.is_empty() {
         let rows = launch::paper::inventory(launches);
@@ -39,15 +46,16 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
     }
     for study in idle {
         let (title, tables) = (idle::text::heading(study), idle::text::show(study));
-        section(&mut out, &title, &study.run.machine, &tables);
+        section(&mut out, &title, &study.source, &study.run.machine, &tables);
     }
     out
 }
 
-fn section(out: &mut String, title: &str, machine: &Machine, tables: &str) {
+fn section(out: &mut String, title: &str, source: &Source, machine: &Machine, tables: &str) {
     let _ = write!(
         out,
-        "\n## {title}\n\n{} cores of {}, kernel {}\n\n```\n{tables}```\n",
+        "\n## {title}\n\n{}; {} cores of {}, kernel {}\n\n```\n{tables}```\n",
+        source.words(),
         machine.cores,
         machine.cpu_model,
         machine.kernel.split(' ').next().unwrap_or_default(),

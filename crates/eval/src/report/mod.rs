@@ -15,6 +15,7 @@ use crate::error::{Context, Result};
 use crate::idle as idle_services;
 use crate::launch;
 use crate::record;
+use crate::source::Source;
 use crate::study::switches::Switches;
 use crate::study::text::setting_words;
 use crate::study::{Studies, study_apps};
@@ -25,6 +26,8 @@ use std::path::{Path, PathBuf};
 /// One record, studied.
 #[derive(Debug)]
 pub struct Chapter {
+    /// Which record.
+    pub source: Source,
     /// Its samples by application, for the plots.
     pub switches: Vec<Switches>,
     /// Its numbers.
@@ -55,7 +58,15 @@ pub fn chapters(records: &[&PathBuf]) -> Result<Vec<Chapter>> {
     let studied = records.iter().map(|path| {
         let switches = Switches::by_app(record::read(path)?);
         let studies = study_apps(&switches);
-        Ok(Chapter { switches, studies })
+        let begun = studies
+            .apps
+            .first()
+            .map_or(0, |study| study.run.time_unix_s);
+        Ok(Chapter {
+            source: Source::of(path, begun),
+            switches,
+            studies,
+        })
     });
     let mut chapters = studied.collect::<Result<Vec<Chapter>>>()?;
     chapters.sort_by_key(|chapter| Reverse(chapter.studies.apps.len()));

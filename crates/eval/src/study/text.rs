@@ -347,7 +347,7 @@ pub fn loss_words(o: &Overall) -> String {
     let open = match o.open {
         0 => String::new(),
         1 => "; for the other one it is open".to_owned(),
-        open => format!("; for {open} others it is open"),
+        open => format!("; for the other {open} it is open"),
     };
     format!("{known}{slower}{open}.")
 }
@@ -448,11 +448,9 @@ mod tests {
             of(8, 0, 0),
             "full: all 8 exclude a loss of 3 % (95 % intervals)."
         );
-        assert!(
-            of(5, 0, 3).ends_with(
-                "5 of 8 exclude a loss of 3 % (95 % intervals); for 3 others it is open."
-            )
-        );
+        assert!(of(5, 0, 3).ends_with(
+            "5 of 8 exclude a loss of 3 % (95 % intervals); for the other 3 it is open."
+        ));
         assert!(of(6, 1, 1).ends_with("; 1 slower; for the other one it is open."));
     }
 
