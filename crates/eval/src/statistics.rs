@@ -31,8 +31,16 @@ impl Estimate {
 
 /// Resamplings of a bootstrap.
 pub const RESAMPLES: usize = 4000;
-/// With fewer samples there is no interval worth the name, and so no estimate.
+/// With fewer samples there is no interval worth the name, and so no estimate. With so few, an interval that is called one of
+/// 95 % covers the truth less often: [`COVERAGE`].
 pub const SAMPLES_MIN: usize = 4;
+
+/// What every report says of its intervals. The numbers are those of a simulation, by the tests here, of medians of exponentially
+/// distributed values: times of switches are skewed likewise.
+pub const COVERAGE: &str = "\
+    Intervals are percentile bootstraps, named after the 95 % that they reach of many samples. Of a median of few skewed samples \
+    they cover the truth less often: about 87 % of the time of 4 samples, 93 % of 5, 91 % of 8, 94 % of 15. Of fewer than 4 there \
+    is none. Many are shown: of twenty, one at least is expected to miss.";
 /// The seed of all resampling: the same record gives the same study.
 const SEED: u64 = 0x9e37_79b9;
 
@@ -199,6 +207,36 @@ mod tests {
         assert!((2.0..=3.0).contains(&e.high));
         assert_eq!(bootstrap_mean(&[5, 3], of), None);
         assert_eq!(bootstrap_mean(&[], of), None);
+    }
+
+    /// How often, in hundredths, the interval of the median of so many exponentially distributed values covers the true one.
+    fn coverage_percent(n: usize) -> f64 {
+        const TRIALS: usize = 250;
+        const STEPS: usize = 1 << 20;
+        let mut random = Random::new(11);
+        let mut covered = 0;
+        for _ in 0..TRIALS {
+            let uniform = |random: &mut Random| (random.below(STEPS) + 1) as f64 / STEPS as f64;
+            let values: Vec<f64> = (0..n).map(|_| -uniform(&mut random).ln()).collect();
+            let e = median_estimate(&values).unwrap();
+            covered += usize::from((e.low..=e.high).contains(&std::f64::consts::LN_2));
+        }
+        100.0 * covered as f64 / TRIALS as f64
+    }
+
+    #[test]
+    fn few_samples_are_covered_as_often_as_reports_say() {
+        // Three standard deviations of so many trials.
+        const NEAR: f64 = 6.4;
+        for (n, percent) in [(4, 87.0), (5, 93.0), (8, 91.0), (15, 94.0)] {
+            let said = format!("{percent} % of ");
+            assert!(COVERAGE.contains(&said) && COVERAGE.contains(&n.to_string()));
+            let found = coverage_percent(n);
+            assert!(
+                (found - percent).abs() < NEAR,
+                "{n}: {found} %, said {percent}"
+            );
+        }
     }
 
     #[test]

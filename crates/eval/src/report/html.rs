@@ -6,7 +6,7 @@ use crate::idle::{self as idle_services, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::{Machine, Mode, Run, Switch};
 use crate::source::Source;
-use crate::statistics::{Estimate, median};
+use crate::statistics::{COVERAGE, Estimate, median};
 use crate::study::Study;
 use crate::study::rows::utilization_rows;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
@@ -23,7 +23,7 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
          <h1>How fast applications come back and launch</h1>\n\
          <p>Numbers are medians with their 95 % bootstrap intervals; comparisons are paired within blocks that hold every \
          mode or scenario once, in random order. What is estimated and has no interval is not shown; what stands without one \
-         was counted, or is the most that was seen.</p>\n"
+         was counted, or is the most that was seen. {COVERAGE}</p>\n"
     );
     let of_chapters = chapters.iter().filter_map(|chapter| {
         let (title, factors) = (escape(&chapter.title()?), escape(&chapter.factors()?));

@@ -5,12 +5,13 @@ use crate::idle::{self, study::IdleStudy};
 use crate::launch::{self, study::LaunchStudy};
 use crate::record::Machine;
 use crate::source::Source;
+use crate::statistics::COVERAGE;
 use crate::study::text::{show, table};
 use std::fmt::Write;
 
 /// The tables of every record, as they are printed, under headings.
 pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) -> String {
-    let mut out = String::from("# prepage-eval\n");
+    let mut out = format!("# prepage-eval\n\n{COVERAGE}\n");
     for chapter in chapters {
         let (Some(first), Some(title), Some(factors)) =
             (chapter.switches.first(), chapter.title(), chapter.factors())
