@@ -9,7 +9,7 @@ UNITDIR ?= /usr/lib/systemd
 export CARGO_TARGET_DIR ?= target
 BIN = $(CARGO_TARGET_DIR)/release
 
-.PHONY: demo test lint build install bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
+.PHONY: demo test test-report lint build install bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
     bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
@@ -19,6 +19,11 @@ demo: setup-demo build
 ## Formatting, clippy and documentation, then every test. Needs root: the kernel layer is tested against the kernel.
 test: setup-test lint
 	scripts/as-root env CARGO_TERM_COLOR=never $(CARGO) test --workspace --locked
+
+## The report as a browser shows it; installs chromium where no browser is.
+test-report: setup-build
+	scripts/setup report
+	$(CARGO) test -p prepage-eval --test report --locked -- --ignored
 
 lint: setup-build
 	$(CARGO) fmt --all --check
