@@ -30,17 +30,12 @@ pub fn show(study: &LaunchStudy) -> String {
         paper::rows(study),
     ];
     add_tables(&mut out, &tables);
-    for note in notes(study) {
+    let notes = tables::notes(study).into_iter().map(String::from);
+    for note in left_out(study).into_iter().chain(notes) {
         let _ = writeln!(out, "\n  {note}");
     }
     add_discarded(&mut out, &study.discarded);
     out
-}
-
-/// What the tables do not say by themselves.
-pub fn notes(study: &LaunchStudy) -> Vec<String> {
-    let notes = tables::notes(study).into_iter().map(String::from);
-    left_out(study).into_iter().chain(notes).collect()
 }
 
 /// What was measured, in words.

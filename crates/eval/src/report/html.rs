@@ -22,8 +22,8 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><style>\n{STYLE}</style></head><body>\n\
          <h1>How fast applications come back and launch</h1>\n\
          <p>Numbers are medians with their 95 % bootstrap intervals; comparisons are paired within blocks that hold every \
-         mode or scenario once, in random order. What is estimated and has no interval is not shown; what stands without one \
-         was counted, or is the most that was seen. {COVERAGE}</p>\n"
+         mode or scenario once, in random order. n, or a number in brackets, is what a number is of. What stands without an \
+         interval was counted, is the most that was seen, or is a mean or median of which none is claimed. {COVERAGE}</p>\n"
     );
     let of_chapters = chapters.iter().filter_map(|chapter| {
         let (title, factors) = (escape(&chapter.title()?), escape(&chapter.factors()?));
@@ -59,7 +59,7 @@ fn of_asap(chapters: &[Chapter]) -> String {
         true => String::new(),
         false => format!(
             "<h2>What ASAP (USENIX ATC 2021) shows, what these records have of it, and what this hardware cannot show</h2>\n{}",
-            table(&limits::inventory(chapters))
+            words(&limits::inventory(chapters))
         ),
     }
 }
@@ -70,7 +70,7 @@ fn of_fast(launches: &[LaunchStudy]) -> String {
         true => String::new(),
         false => format!(
             "<h2>What FAST (FAST'11) shows, and what these records have of it</h2>\n{}",
-            table(&launch::paper::inventory(launches))
+            words(&launch::paper::inventory(launches))
         ),
     }
 }
@@ -309,6 +309,11 @@ pub fn table(rows: &[Vec<String>]) -> String {
             line(head, "th")
         ),
     }
+}
+
+/// The same of rows that are sentences.
+fn words(rows: &[Vec<String>]) -> String {
+    format!("<div class=\"words\">{}</div>\n", table(rows))
 }
 
 fn watching(study: &Study) -> String {

@@ -24,6 +24,9 @@ fn service_html(service: &ServiceRow) -> String {
     let name = escape(&service.facts.service);
     let mut out = format!("<h3>{}</h3>\n", escape(&text::service_words(service)));
     out += &key_numbers(service);
+    for row in service.modes.iter().filter(|row| row.is_left_alone()) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&text::left_alone(row)));
+    }
     let caption = "A dot is a wakeup; the bar is the median, the band its interval; the line is the goal, half of off.";
     out += &figure(
         &format!("{name}: until the first response"),
@@ -41,9 +44,6 @@ fn service_html(service: &ServiceRow) -> String {
         text::switch_rows(service),
     ] {
         out += &table(&rows);
-    }
-    for row in service.modes.iter().filter(|row| row.is_left_alone()) {
-        let _ = writeln!(out, "<p>{}</p>", escape(&text::left_alone(row)));
     }
     out
 }
@@ -95,9 +95,17 @@ fn colour(mode: IdleMode) -> &'static str {
     }
 }
 
+/// What is added to the name of a mode in which prepage did next to nothing.
+fn left_alone_mark(row: &ModeRow) -> &'static str {
+    match row.is_left_alone() {
+        true => " (left alone)",
+        false => "",
+    }
+}
+
 fn plot(service: &ServiceRow, of: fn(&ModeRow) -> &Measured) -> String {
     let strip = |row: &ModeRow| Strip {
-        name: words(row.mode),
+        name: words(row.mode) + left_alone_mark(row),
         colour: colour(row.mode),
         values: of(row).values.clone(),
         median: of(row).median,

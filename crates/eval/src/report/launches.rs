@@ -3,7 +3,7 @@
 use super::fast;
 use super::html::{escape, figure, folded, headed, machine_rows, pairs, source_line, table};
 use super::plot::{Mark, Strip, scenario_colour, strips};
-use crate::launch::overall::{Group, OverallRow};
+use crate::launch::overall::{Group, GroupRow, OverallRow};
 use crate::launch::paper;
 use crate::launch::scenario::Scenario;
 use crate::launch::study::{LaunchStudy, ProgramRow, ScenarioRow};
@@ -37,8 +37,8 @@ pub fn section(study: &LaunchStudy) -> String {
         &table(&tables::sequence_rows(study)),
     );
     out += &table(&text::cost_rows(study));
-    for note in text::notes(study) {
-        let _ = writeln!(out, "<p>{}</p>", escape(&note));
+    for note in tables::notes(study) {
+        let _ = writeln!(out, "<p>{}</p>", escape(note));
     }
     out += &every_launch(study);
     out += &discarded(study);
@@ -68,31 +68,35 @@ fn key_numbers(study: &LaunchStudy) -> String {
     let mut out = String::from("<div class=\"keys\">");
     for group in &study.overall {
         for row in &group.scenarios {
-            out += &key_number(group.group, row);
+            out += &key_number(group, row);
         }
     }
-    out + "</div>\n"
+    let left_out =
+        text::left_out(study).map(|note| format!("<p class=\"note\">{}</p>\n", escape(&note)));
+    out + "</div>\n" + &left_out.unwrap_or_default()
 }
 
 /// Of programs that lack scenarios, and of all with these, only what a user gets.
-fn key_number(group: Group, row: &OverallRow) -> String {
+fn key_number(group: &GroupRow, row: &OverallRow) -> String {
     let is_used = [Scenario::Fast, Scenario::Detected].contains(&row.scenario);
-    let of = match group {
-        Group::Complete => "programs in every scenario",
-        Group::Others if is_used => "others",
-        Group::All if is_used => "programs, all",
+    let n = row.ratio_to_cold.n;
+    let of = match group.group {
+        Group::Complete => format!("the {n} programs in every scenario"),
+        Group::Others if is_used => {
+            format!("the {n} others ({})", escape(&group.programs.join(", ")))
+        }
+        Group::All if is_used => format!("all {n} programs"),
         Group::Others | Group::All => return String::new(),
     };
-    let gap = row.gap_closed.filter(|_| group == Group::Complete);
+    let gap = row.gap_closed.filter(|_| group.group == Group::Complete);
     let gap = gap.map_or_else(String::new, |gap| {
-        format!("; gap closed: {} of them", mean_percent(Some(gap)))
+        format!("; gap closed: {}", mean_percent(Some(gap)))
     });
     format!(
-        "<div><b style=\"color:{}\">{}</b><span>{}</span> against cold, mean of {} {of}{gap}</div>",
+        "<div><b style=\"color:{}\">{}</b><span>{}</span> against cold, mean of {of}{gap}</div>",
         scenario_colour(row.scenario),
         words(row.scenario),
         text::mean_change(row.ratio_to_cold),
-        row.ratio_to_cold.n
     )
 }
 

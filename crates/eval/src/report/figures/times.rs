@@ -5,6 +5,7 @@ use crate::report::html::{escape, figure};
 use crate::report::plot::{Interval, Mark, colour, intervals};
 use crate::statistics::Estimate;
 use crate::study::policies::core_policy;
+use crate::study::text::counts;
 use crate::study::{Studies, Study};
 
 /// Figure 1: by what was in memory; nothing where no mode has only a part of it there.
@@ -37,10 +38,19 @@ pub fn from_memory(studies: &Studies) -> String {
     if !is_partial || !has(Mode::Resident.word()) {
         return String::new();
     }
+    let launches = counts(
+        studies
+            .apps
+            .iter()
+            .filter_map(|study| Some(study.launch_ms?.n)),
+    );
     figure(
         "Figure 1. By what is in memory before",
-        "Time to the settled picture: all resident; file pages dropped; everything out; and launched, with nothing cached: from \
-         its exec to the first picture that stays, without a key to answer. In the paper a launch takes longer than a switch, of every application.",
+        &format!(
+            "Time to the settled picture: all resident; file pages dropped; everything out; and launched, with nothing cached: from \
+             its exec to the first picture that stays, without a key to answer (launches of each application: {launches}). In the \
+             paper a launch takes longer than a switch, of every application."
+        ),
         &intervals(&rows, "ms", None),
     )
 }
