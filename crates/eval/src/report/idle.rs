@@ -27,7 +27,8 @@ fn service_html(service: &ServiceRow) -> String {
     for row in service.modes.iter().filter(|row| row.is_left_alone()) {
         let _ = writeln!(out, "<p>{}</p>", escape(&text::left_alone(row)));
     }
-    let caption = "A dot is a wakeup; the bar is the median, the band its interval; the line is the goal, half of off.";
+    let caption = "A dot is a wakeup; the bar is the median, the band its interval; the line is the goal, half of off. 0/5: of five wakeups \
+                   prepage acted in none.";
     out += &figure(
         &format!("{name}: until the first response"),
         caption,
@@ -95,17 +96,17 @@ fn colour(mode: IdleMode) -> &'static str {
     }
 }
 
-/// What is added to the name of a mode in which prepage did next to nothing.
-fn left_alone_mark(row: &ModeRow) -> &'static str {
-    match row.is_left_alone() {
-        true => " (left alone)",
-        false => "",
+/// A mode in a plot; of one with help, also in how many of its wakeups prepage acted.
+fn row_name(row: &ModeRow) -> String {
+    match row.mode.is_helped() {
+        true => format!("{}, {}/{}", words(row.mode), row.acted, row.samples),
+        false => words(row.mode),
     }
 }
 
 fn plot(service: &ServiceRow, of: fn(&ModeRow) -> &Measured) -> String {
     let strip = |row: &ModeRow| Strip {
-        name: words(row.mode) + left_alone_mark(row),
+        name: row_name(row),
         colour: colour(row.mode),
         values: of(row).values.clone(),
         median: of(row).median,

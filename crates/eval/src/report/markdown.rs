@@ -6,7 +6,7 @@ use crate::launch::{self, study::LaunchStudy};
 use crate::record::Machine;
 use crate::source::Source;
 use crate::statistics::COVERAGE;
-use crate::study::text::{show, table};
+use crate::study::text::show;
 use std::fmt::Write;
 
 /// The tables of every record, as they are printed, under headings.
@@ -33,8 +33,8 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
         let rows = limits::inventory(chapters);
         let _ = write!(
             out,
-            "\n## What ASAP shows, and what this hardware cannot show\n\n```\n{}```\n",
-            table(&rows)
+            "\n## What ASAP shows, and what this hardware cannot show\n\n{}",
+            list(&rows)
         );
     }
     for study in launches {
@@ -43,13 +43,19 @@ pub fn summary(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy
     }
     if !launches.is_empty() {
         let rows = launch::paper::inventory(launches);
-        let _ = write!(out, "\n## What FAST shows\n\n```\n{}```\n", table(&rows));
+        let _ = write!(out, "\n## What FAST shows\n\n{}", list(&rows));
     }
     for study in idle {
         let (title, tables) = (idle::text::heading(study), idle::text::show(study));
         section(&mut out, &title, &study.source, &study.run.machine, &tables);
     }
     out
+}
+
+/// Rows of a name and what is said of it, as sentences; the first is the head.
+fn list(rows: &[Vec<String>]) -> String {
+    let rows = rows.iter().skip(1);
+    rows.map(|row| format!("- {}\n", row.join(" - "))).collect()
 }
 
 fn section(out: &mut String, title: &str, source: &Source, machine: &Machine, tables: &str) {
