@@ -49,6 +49,26 @@ fn two_services_at_once() {
 }
 
 #[test]
+fn what_is_no_socket_is_not_taken_for_an_old_one() {
+    let directory = TempDir::new();
+    let file = directory.path().join("notes");
+    std::fs::write(&file, "precious").expect("writable");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"))
+        .arg("--state")
+        .arg(directory.path().join("state"))
+        .arg("--socket")
+        .arg(&file)
+        .output()
+        .expect("prepaged");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("else than a socket"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read(&file).expect("it stays"), b"precious");
+}
+
+#[test]
 fn malformed_requests_get_an_error_and_harm_nothing() {
     let service = Service::start("");
     let mut stream = service.connect();

@@ -6,6 +6,7 @@ use prepage_core::machine::Nanos;
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -179,9 +180,14 @@ impl ApiSocket {
                 "another service listens there: stop it, or give this one another --socket";
             return Err(std::io::Error::new(ErrorKind::AddrInUse, reason));
         }
-        match std::fs::remove_file(path) {
+        match std::fs::symlink_metadata(path) {
+            Ok(there) if there.file_type().is_socket() => std::fs::remove_file(path)?,
+            Ok(_) => {
+                let reason = "something else than a socket is there, and stays: give the service another --socket";
+                return Err(std::io::Error::new(ErrorKind::AlreadyExists, reason));
+            }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+            Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
