@@ -28,6 +28,13 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A profile of a later version of the format than this: it stays as it is.
+    NewerProfile {
+        /// Where it is.
+        origin: String,
+        /// What is said of it.
+        reason: String,
+    },
     /// A thread could not be created.
     Thread {
         /// Its name.
@@ -56,7 +63,9 @@ impl std::fmt::Display for Error {
                 "the store {} is in use by another prepaged: stop it, or give this one another --state",
                 path.display()
             ),
-            Self::Profile { origin, reason } => write!(f, "profile {origin}: {reason}"),
+            Self::Profile { origin, reason } | Self::NewerProfile { origin, reason } => {
+                write!(f, "profile {origin}: {reason}")
+            }
             Self::Thread { name, source } => write!(f, "creating thread {name}: {source}"),
         }
     }
@@ -67,7 +76,7 @@ impl std::error::Error for Error {
         match self {
             Self::Kernel(error) => Some(error),
             Self::Store { source, .. } | Self::Thread { source, .. } => Some(source),
-            Self::StoreLocked { .. } | Self::Profile { .. } => None,
+            Self::StoreLocked { .. } | Self::Profile { .. } | Self::NewerProfile { .. } => None,
         }
     }
 }

@@ -371,6 +371,9 @@ fn run_writer(tasks: &Receiver<Task>) {
         }
         for (path, task) in pending {
             let result = match task {
+                Task::Write(..) if is_newer_at(&path) => Err(std::io::Error::other(
+                    "a newer version's profile is there, and stays",
+                )),
                 Task::Write(_, bytes) => replace(&path, &bytes),
                 Task::LeftAlone(_, left) => write_left_alone(&path, left),
                 _ => fs::remove_file(&path),
@@ -417,12 +420,21 @@ fn read_all(dir: &Path) -> Result<(BTreeMap<AppId, StoredProfile>, Vec<String>)>
             Some("new") => drop(fs::remove_file(&path)),
             Some("profile") => match read_one(&path) {
                 Ok(stored) => drop(apps.insert(stored.app.clone(), stored)),
+                Err(reason) if is_newer_at(&path) => warnings.push(format!(
+                    "profile {}: {reason}; it stays, and what is learned of its application is not kept",
+                    path.display()
+                )),
                 Err(reason) => warnings.push(set_aside(&path, &reason)),
             },
             _ => {}
         }
     }
     Ok((apps, warnings))
+}
+
+/// Whether a later version of prepage has left a profile there.
+fn is_newer_at(path: &Path) -> bool {
+    read_bytes(path).is_ok_and(|bytes| format::is_newer(&bytes))
 }
 
 fn read_one(path: &Path) -> std::result::Result<StoredProfile, String> {

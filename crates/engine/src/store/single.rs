@@ -8,7 +8,7 @@ use super::{
 use crate::error::{Error, Result};
 use prepage_core::identity::AppId;
 use prepage_core::launch::manager::LaunchState;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
@@ -27,27 +27,33 @@ pub fn pass_launch(dir: &Path, app: &AppId) -> bool {
 /// What is kept of an application's launches; empty where it is not known. Takes no lock: profiles are replaced whole.
 ///
 /// # Errors
-/// [`Error::Profile`] where it is damaged or of another format, [`Error::Store`] where it cannot be read.
+/// [`Error::Profile`] where it is damaged or of an older format, [`Error::NewerProfile`] where it is of a newer one,
+/// [`Error::Store`] where it cannot be read.
 pub fn read_launch(dir: &Path, app: &AppId) -> Result<LaunchState> {
     let path = profile_path(dir, app);
-    let bytes = read(&path)?;
-    let stored = bytes.map(|bytes| decode(&bytes)).transpose();
-    let invalid = |reason| Error::Profile {
-        origin: path.display().to_string(),
-        reason,
+    let Some(bytes) = read(&path)? else {
+        return Ok(LaunchState::default());
     };
-    Ok(stored
-        .map_err(invalid)?
-        .map(|s| s.launch)
-        .unwrap_or_default())
+    let origin = || path.display().to_string();
+    match decode(&bytes) {
+        Ok(stored) => Ok(stored.launch),
+        Err(reason) if is_newer(&bytes) => Err(Error::NewerProfile {
+            origin: origin(),
+            reason,
+        }),
+        Err(reason) => Err(Error::Profile {
+            origin: origin(),
+            reason,
+        }),
+    }
 }
 
 /// Changes what is kept of an application's launches, under the store's lock, for which at most `wait_max` is waited.
 /// Returns with the new state on disk; with a warning where a damaged profile was set aside.
 ///
 /// # Errors
-/// [`Error::StoreLocked`] while a service has the store; [`Error::Profile`] where the profile is of a newer format, and
-/// stays; [`Error::Store`] where it cannot be written.
+/// [`Error::StoreLocked`] while a service has the store; [`Error::NewerProfile`] where the profile is of a newer format, and
+/// stays; [`Error::Profile`] where the new one is too large; [`Error::Store`] where it cannot be written.
 pub fn change_launch(
     dir: &Path,
     app: &AppId,
@@ -62,7 +68,7 @@ pub fn change_launch(
         Some((_, Ok(kept))) => stored = kept,
         Some((true, Err(reason))) => {
             let origin = path.display().to_string();
-            return Err(Error::Profile { origin, reason });
+            return Err(Error::NewerProfile { origin, reason });
         }
         Some((false, Err(reason))) => warning = Some(set_aside(&path, &reason)),
         None => make_room(dir),
@@ -78,12 +84,21 @@ pub fn change_launch(
     Ok(warning)
 }
 
+/// Most profiles are smaller: what a launch shows is recorded where so much is free.
+const ROOM_BYTES: u64 = 256 << 10;
+
 /// Takes one of so many places beside the store, and holds it while the file is open.
 ///
 /// # Errors
-/// [`Error::Store`] where all are taken, or the directory cannot be used.
+/// [`Error::Store`] where all are taken, the directory cannot be used, or what is learned would not be kept, since its disk is
+/// full.
 pub fn take_place(dir: &Path, places: usize) -> Result<File> {
     make_directory(dir)?;
+    let disk = statvfs(dir).map_err(|e| failed("asking for room", dir, e.into()))?;
+    if disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES {
+        let source = std::io::Error::new(ErrorKind::StorageFull, "its disk is full");
+        return Err(failed("taking a place", dir, source));
+    }
     for number in 0..places {
         let path = dir.join(format!("recorder-{number}"));
         let file = File::create(&path).map_err(|e| failed("creating", &path, e))?;

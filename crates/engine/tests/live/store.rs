@@ -163,6 +163,32 @@ fn a_damaged_file_is_set_aside_and_the_rest_is_there() {
 }
 
 #[test]
+fn a_profile_of_a_newer_version_stays_as_it_is() {
+    let directory = Directory::new();
+    let save = |switches| {
+        let (mut store, warnings) = Store::open(&directory.0).expect("open");
+        let known = store.list().len();
+        store.save(&app("a"), &profile(switches));
+        store.flush();
+        (known, warnings)
+    };
+    save(1);
+    let files = std::fs::read_dir(&directory.0).expect("list").flatten();
+    let file = files
+        .map(|f| f.path())
+        .find(|p| p.extension().is_some_and(|e| e == "profile"));
+    let file = file.expect("a profile");
+    let mut newer = std::fs::read(&file).expect("read");
+    // The last byte of the magic is the version.
+    newer[7] += 1;
+    std::fs::write(&file, &newer).expect("write");
+    let (known, warnings) = save(2);
+    assert_eq!((known, warnings.len()), (0, 1), "{warnings:?}");
+    assert!(warnings[0].contains("it stays"), "{warnings:?}");
+    assert_eq!(std::fs::read(&file).expect("read"), newer);
+}
+
+#[test]
 fn what_is_no_file_is_set_aside_and_not_waited_for() {
     let directory = Directory::new();
     let path = directory.path("pipe.profile");
