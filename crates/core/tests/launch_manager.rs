@@ -518,6 +518,30 @@ fn every_second_launch_is_held_out_until_it_is_known_whether_help_helps_and_ever
     assert!(state.phase == Phase::Prefetch && state.helped.is_empty());
 }
 
+/// As of programs that read(2) with what they map in memory: the launch held out is not seen to be cold.
+#[test]
+fn no_two_launches_in_a_row_are_held_out_whatever_is_seen_of_them() {
+    let params = LaunchParams::default();
+    let app = App::of(4, 400);
+    let mut state = learned(&app, &params);
+    let mut was_held_out = false;
+    for _ in 0..40 {
+        let decision = begin(&mut state, &facts(&[]), &params);
+        assert!(
+            !(was_held_out && decision.is_held_out),
+            "{}",
+            state.launches
+        );
+        was_held_out = decision.is_held_out;
+        let device_pages = if was_held_out { 0 } else { app.pages() };
+        let seen = Measured {
+            device_pages,
+            ..measured(&app, &decision)
+        };
+        end(&mut state, Some(&app.recording(&[])), &seen, &params);
+    }
+}
+
 #[test]
 fn help_that_does_not_help_is_switched_off_after_three_launches_of_each_kind() {
     let params = LaunchParams::default();

@@ -540,9 +540,11 @@ pub fn is_unclear(state: &LaunchState, params: &LaunchParams) -> bool {
         && verdict(state, params).is_none()
 }
 
-/// Whether it is unclear yet if help helps, and fewer launches were held out than helped.
+/// Whether it is unclear yet if help helps, and fewer launches were held out than helped. Never two in a row: of one that was
+/// not cold, as far as is known, nothing is learned.
 fn is_on_trial(state: &LaunchState, params: &LaunchParams) -> bool {
-    state.held_out.len() < state.helped.len() && is_unclear(state, params)
+    let was_helped = state.n_held_out > 1;
+    was_helped && state.held_out.len() < state.helped.len() && is_unclear(state, params)
 }
 
 /// Compares helped launches with those held out. Only cold ones count: where everything was in memory there was nothing
