@@ -11,7 +11,7 @@ use crate::observe::collect::Task;
 use crate::observe::faults::FaultLog;
 use crate::observe::files::FileTrace;
 use crate::observe::observer::{self, Command};
-use crate::params::{EngineParams, FetchParams, ObserveParams};
+use crate::params::{CorePolicy, EngineParams, FetchParams, ObserveParams};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
@@ -171,8 +171,13 @@ impl Engine {
     fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {
         let switch = self.switches.entry(app.clone()).or_default();
         let members = self.roster.members(app, switch.copy.as_ref());
-        let mut job = Job::new(plan, mode, &members, self.swaps_to_disk, now);
         let fetch = &self.params.fetch;
+        let mode = match (fetch.core_policy, mode) {
+            // It knows no other pages.
+            (CorePolicy::Iorap, Mode::Full) => Mode::File,
+            (_, mode) => mode,
+        };
+        let mut job = Job::new(plan, mode, &members, self.swaps_to_disk, now);
         let threads = self.pool.anon_threads();
         job.divide(threads, fetch.disk_span_pages, fetch.disk_span_reads);
         job.keep_within(self.roster.memory_groups(app));

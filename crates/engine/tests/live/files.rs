@@ -3,7 +3,7 @@
 use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, of_files, params};
 use prepage_core::params::FileCandidates;
-use prepage_engine::EngineParams;
+use prepage_engine::{CorePolicy, EngineParams};
 use prepage_kernel::page::page_size;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::child::Child;
@@ -45,6 +45,26 @@ fn extents_read_by_system_call_are_cached_before_they_are_read() {
         "{record:?}"
     );
     assert_eq!(of_files(&record).demanded, 0, "{record:?}");
+}
+
+/// By IORap's policy, in mode full: it knows files only.
+#[test]
+fn as_iorap_no_anonymous_page_is_fetched() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(256);
+    let mut engine = EngineParams::default();
+    engine.fetch.core_policy = CorePolicy::Iorap;
+    let mut rig = Rig::new(&child, &engine, params());
+    let mut fetched = Vec::new();
+    for _ in 0..3 {
+        child.swap_out();
+        let record = rig.switch(|| child.tell_pages("read", 0..128));
+        fetched.push((record.anon.planned, record.anon.fetched));
+    }
+    assert!(
+        fetched[2].0 >= 128 && fetched.iter().all(|f| f.1 == 0),
+        "{fetched:?}"
+    );
 }
 
 #[test]
