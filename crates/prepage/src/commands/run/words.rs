@@ -1,5 +1,6 @@
 //! What is said of a launch; and why a command does not run, in a shell's words and with its exit status (POSIX.1-2017,
-//! XCU 2.8.2: 127 where it is not found, 126 where it is found and cannot be executed).
+//! XCU 2.8.2: 127 where it is not found, 126 where it is found and cannot be executed). Where its interpreter is not
+//! found, shells end with 127.
 
 use super::super::launches::phase;
 use crate::api::LaunchBeginReply;
@@ -27,7 +28,7 @@ pub fn refusal(program: &OsStr, error: &prepage_kernel::Error) -> (u8, String) {
     match code {
         Some(Errno::NOENT) if !is_path => (NOT_FOUND, format!("{name}: command not found")),
         Some(Errno::NOENT) if path.exists() => (
-            NOT_EXECUTABLE,
+            NOT_FOUND,
             format!(
                 "{name}: its interpreter is not found: see its first line, or the loader it names"
             ),
