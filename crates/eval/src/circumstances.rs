@@ -19,18 +19,21 @@ pub const ZRAM: &str = "zram";
 /// What the settings of mTHP begin with in a record; the size follows, as in `64kB`.
 const MTHP: &str = "mthp_";
 
+/// What this program is called in records.
+const OWN: &str = "prepage-eval";
+
+/// Its version, with the commit that it is built from where that is known.
+pub const VERSION: &str = env!("PREPAGE_EVAL_VERSION");
+
 /// Seconds since 1970.
 pub fn time_unix_s() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| d.as_secs())
 }
 
-/// The versions of this program and, where it takes part, of prepage.
+/// The versions of this program, with the commit that it is built from, and, where it takes part, of prepage.
 pub fn versions(prepage: Option<String>) -> BTreeMap<String, String> {
-    let own = (
-        "prepage-eval".to_owned(),
-        env!("CARGO_PKG_VERSION").to_owned(),
-    );
+    let own = (OWN.to_owned(), VERSION.to_owned());
     let prepage = prepage.map(|version| ("prepage".to_owned(), version));
     [own].into_iter().chain(prepage).collect()
 }
@@ -303,6 +306,12 @@ mod tests {
             settings: settings.iter().map(setting).collect(),
             ..Machine::default()
         }
+    }
+
+    #[test]
+    fn the_own_version_begins_with_the_packages() {
+        let versions = versions(None);
+        assert!(versions[OWN].starts_with(env!("CARGO_PKG_VERSION")));
     }
 
     #[test]

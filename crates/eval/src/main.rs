@@ -61,7 +61,7 @@ use throttle::Disk;
 /// Measures prepage on real applications: switches (run), launches (launch), services (idle), the fetch path (fetch), all in
 /// short (demo); draws what was measured (study, report); and replays recordings through the estimators (simulate).
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 80)]
+#[command(version = circumstances::VERSION, about, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
