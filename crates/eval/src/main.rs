@@ -10,6 +10,7 @@ mod content;
 mod demo;
 mod disk_speed;
 mod display;
+mod duration;
 mod error;
 mod examples;
 mod fetch;

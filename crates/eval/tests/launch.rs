@@ -171,6 +171,8 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         &[SCENARIOS, &["--runs", "1"]].concat(),
     );
     assert_eq!(traces(), before);
+    let expected = "4 launches of 1 program, and those that prepage learns from: about 1 minute,";
+    assert!(said.starts_with(expected), "{said}");
 
     let lines = read(&out);
     assert_eq!(lines[0]["kind"], "launches");

@@ -9,6 +9,7 @@ use super::sample;
 use super::services::{self, ServiceKind};
 use crate::attempts::Attempts;
 use crate::circumstances;
+use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::random::Random;
@@ -39,6 +40,8 @@ pub fn run(options: &IdleOptions) -> Result<()> {
     if left.is_empty() {
         return Ok(());
     }
+    let counts: Vec<usize> = left.iter().map(|(_, slots)| slots.len()).collect();
+    say_how_long(parameters, &counts);
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
     let mut bench = Bench::set_up(parameters, bin, &mut restorer)?;
@@ -49,6 +52,30 @@ pub fn run(options: &IdleOptions) -> Result<()> {
     }
     drop(restorer);
     Ok(())
+}
+
+/// Says about how long so many wakeups of each service take, as two cores with zram took them.
+fn say_how_long(parameters: &Parameters, left: &[usize]) {
+    let wakeups = counted(left.iter().sum::<usize>() as u64, "wakeup");
+    let services = counted(left.len() as u64, "service");
+    duration::say(
+        &format!("{wakeups} of {services}"),
+        expected_ms(parameters, left),
+    );
+}
+
+fn expected_ms(parameters: &Parameters, left: &[usize]) -> u64 {
+    // To start and fill a service; and to reclaim one, look at it and settle, also before prepage learns.
+    const START_MS: u64 = 20_000;
+    const RECLAIM_MS: u64 = 5_000;
+    const LEARNING_RECLAIM_MS: u64 = 1_000;
+    let learns = parameters.modes.iter().any(|mode| mode.is_helped());
+    let learning = if learns { parameters.warmup.into() } else { 0 };
+    let learning_ms = parameters.use_ms + sample::LEARNING_WINDOW_MS + LEARNING_RECLAIM_MS;
+    let wakeup_ms = parameters.use_ms + parameters.window_ms + RECLAIM_MS;
+    let service_ms =
+        |wakeups: &usize| START_MS + learning * learning_ms + *wakeups as u64 * wakeup_ms;
+    left.iter().map(service_ms).sum()
 }
 
 fn first_line(bench: &Bench, parameters: &Parameters) -> Run {
@@ -171,6 +198,21 @@ fn show(wakeup: &Wakeup, is_learning: bool) {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn a_run_takes_what_its_settings_make_it_take() {
+        let parameters = Parameters::of(vec![IdleMode::Off]);
+        let unhelped = expected_ms(&parameters, &[10]);
+        assert_eq!(unhelped, 20_000 + 10 * 18_000);
+        assert_eq!(expected_ms(&parameters, &[10, 10]), 2 * unhelped);
+        let helped = Parameters::of(vec![IdleMode::FullBegin]);
+        assert_eq!(expected_ms(&helped, &[10]), unhelped + 8 * 8_000);
+        let longer = Parameters {
+            window_ms: 20_000,
+            ..parameters
+        };
+        assert_eq!(expected_ms(&longer, &[10]), unhelped + 10 * 10_000);
+    }
 
     #[test]
     fn every_block_holds_every_mode_once_and_orders_differ() {

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 pub type Outcome = std::result::Result<Box<Wakeup>, Box<Discarded>>;
 
 /// How long a wakeup lasts from which prepage learns: longer than a switch may.
-const LEARNING_WINDOW_MS: u64 = 4_000;
+pub const LEARNING_WINDOW_MS: u64 = 4_000;
 
 /// Measures one wakeup, or has prepage learn from one.
 pub fn measure(

@@ -188,15 +188,32 @@ impl Program {
     }
 }
 
+impl Ends {
+    /// Of a program with this window, or without one.
+    pub fn of(window: Option<Window>) -> Self {
+        match window {
+            Some(_) => Self::Picture,
+            None => Self::Exit,
+        }
+    }
+}
+
+/// What a command that is not in the table is called.
+///
+/// # Errors
+/// Where it names no program.
+pub fn name_of(command: &[OsString]) -> Result<String> {
+    let program = command.first().map(Path::new);
+    let name = program.and_then(Path::file_name);
+    let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
 impl Prepared {
     /// A command that is not in the table: it does its work and exits.
     pub fn of_command(command: &[OsString], places: &Places) -> Result<Self> {
-        let program = command.first().map(Path::new);
-        let name = program
-            .and_then(Path::file_name)
-            .ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
         Ok(Self {
-            name: name.to_string_lossy().into_owned(),
+            name: name_of(command)?,
             packages: &[],
             window: None,
             environment: &[],
@@ -210,11 +227,7 @@ impl Prepared {
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         ProgramFacts {
             name: self.name.clone(),
-            ends: if self.window.is_some() {
-                Ends::Picture
-            } else {
-                Ends::Exit
-            },
+            ends: Ends::of(self.window),
             command: self.command.iter().map(text).collect(),
             packages: packages::versions(self.packages),
         }

@@ -8,12 +8,13 @@ use super::order;
 use super::preload::{self, Preload};
 use super::profiles::nearest;
 use super::programs::{self, Prepared};
-use super::record::{Launch, Line, Parameters, ProgramFacts, Run, Slot};
+use super::record::{Ends, Launch, Line, Parameters, ProgramFacts, Run, Slot};
 use super::sample::{self, Subject};
 use super::scenario::Scenario;
 use super::simultaneous::{self, Turn};
 use crate::attempts::Attempts;
 use crate::circumstances;
+use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::packages;
@@ -40,6 +41,12 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;
+    let ends = |program: &programs::Program| (program.name.to_owned(), Ends::of(program.window));
+    let mut known: Vec<(String, Ends)> = chosen.iter().map(ends).collect();
+    if !options.command.is_empty() {
+        known.push((programs::name_of(&options.command)?, Ends::Exit));
+    }
+    say_how_long(&parameters, &known, &earlier);
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
     // What these measure is what help costs, also where it does not pay.
@@ -100,6 +107,40 @@ impl Slots {
     fn has(&self, scenario: Scenario) -> bool {
         self.timed.iter().any(|slot| slot.scenario == scenario)
     }
+}
+
+/// Says about how long it takes to measure what a record lacks of these programs.
+fn say_how_long(parameters: &Parameters, programs: &[(String, Ends)], earlier: &Earlier<Line>) {
+    let launches = |(name, ends): &(String, Ends)| {
+        let slots = Slots::of(name, parameters, earlier);
+        (slots.timed.len() + slots.over_time.len(), *ends)
+    };
+    let mut left: Vec<(usize, Ends)> = programs.iter().map(launches).collect();
+    let at_once = simultaneous::left(parameters, earlier).len();
+    if at_once == 0 {
+        left.retain(|(launches, _)| *launches > 0);
+    }
+    let launches = left.iter().map(|(launches, _)| launches).sum::<usize>() + at_once;
+    let launches = counted(launches as u64, "launch");
+    let programs = counted(left.len() as u64, "program");
+    duration::say(
+        &format!("{launches} of {programs}, and those that prepage learns from"),
+        expected_ms(&left, at_once),
+    );
+}
+
+/// As on two cores with a disk of their own: so many launches of each program, which ends so, and so many of several at once.
+fn expected_ms(left: &[(usize, Ends)], at_once: usize) -> u64 {
+    const AT_ONCE_MS: u64 = 1_000;
+    let program_ms = |&(launches, ends): &(usize, Ends)| {
+        // How many launches prepage learns from, it decides: fewer of long ones, of which none is on trial.
+        let (start_ms, learning, launch_ms) = match ends {
+            Ends::Picture => (5_000, 4, 6_000),
+            Ends::Exit => (1_000, 10, 500),
+        };
+        start_ms + (learning + launches as u64) * launch_ms
+    };
+    left.iter().map(program_ms).sum::<u64>() + at_once as u64 * AT_ONCE_MS
 }
 
 /// What is to be measured.
@@ -292,4 +333,19 @@ pub fn show(launch: &Launch, is_learning: bool) {
         reported("prefetch.pages"),
         reported("prefetch.completed_us") / 1e3,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_takes_what_its_settings_make_it_take() {
+        let window = expected_ms(&[(10, Ends::Picture)], 0);
+        let exits = expected_ms(&[(10, Ends::Exit)], 0);
+        assert_eq!((window, exits), (5_000 + 14 * 6_000, 1_000 + 20 * 500));
+        let both = [(10, Ends::Picture), (10, Ends::Exit)];
+        assert_eq!(expected_ms(&both, 6), window + exits + 6 * 1_000);
+        assert_eq!(expected_ms(&[], 0), 0);
+    }
 }

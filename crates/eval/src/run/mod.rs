@@ -14,6 +14,7 @@ pub mod together;
 pub mod watch;
 
 use crate::apps::{self, App};
+use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, check_new};
@@ -175,10 +176,9 @@ fn say_how_long(parameters: &Parameters, left: &[Left<'_>]) {
     };
     let switches =
         apps * u64::from(parameters.warmup) + samples + left.iter().map(seen).sum::<u64>();
-    let minutes = (apps * START_S + launches * LAUNCH_S + switches * switch_s).div_ceil(60);
-    eprintln!(
-        "{switches} switches, {launches} launches: about {minutes} minutes, more where the machine is not quiet"
-    );
+    let seconds = apps * START_S + launches * LAUNCH_S + switches * switch_s;
+    let (switches, launches) = (counted(switches, "switch"), counted(launches, "launch"));
+    duration::say(&format!("{switches}, {launches}"), seconds * 1_000);
 }
 
 /// What no run can be asked for.
