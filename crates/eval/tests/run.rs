@@ -99,6 +99,24 @@ fn a_record_that_is_there_is_not_written_over() {
 }
 
 #[test]
+fn a_compressed_record_is_not_written_to() {
+    let record = std::env::temp_dir().join(format!("prepage-{}.jsonl.gz", std::process::id()));
+    std::fs::write(&record, "compressed").expect("writable");
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .args(["run", "--resume", "--out"])
+        .arg(&record)
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("without .gz"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read(&record).expect("it stays"), b"compressed");
+    std::fs::remove_file(&record).expect("own file");
+}
+
+#[test]
 fn recorded_switches_are_those_of_mode_observe() {
     let said = refusal(&["--switches", "/nonexistent/s.jsonl", "--modes", "off,full"]);
     assert!(

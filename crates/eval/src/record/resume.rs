@@ -56,6 +56,10 @@ impl<L: Resumable> Earlier<L> {
     /// # Errors
     /// Where there is one and this run is not to go on with it; where it is no such record, or of a run with other parameters.
     pub fn read(path: &Path, resume: bool, parameters: &L::Parameters) -> Result<Self> {
+        if path.extension().is_some_and(|name| name == "gz") {
+            let cause = "a compressed record is only read: name one without .gz, or uncompress it to go on with it";
+            return Err(Error::new("write", path.display(), cause));
+        }
         let lines = match resume {
             true if is_there(path) => L::read(path)?,
             true => Vec::new(),
