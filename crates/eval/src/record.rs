@@ -14,7 +14,7 @@ pub use application::{Application, Footprint};
 pub use factors::Factors;
 pub use file::{Writer, first_kind, open, read, read_values};
 pub use mode::Mode;
-pub use resume::{Earlier, Resumable, check_new};
+pub use resume::{Earlier, Resumable, check_out};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 pub use timeline::{Reading, Timeline};

@@ -13,7 +13,7 @@ use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::random::Random;
-use crate::record::{Earlier, FORMAT, Writer};
+use crate::record::{Earlier, FORMAT, Writer, check_out};
 use crate::restore::Restorer;
 use crate::service::Service;
 
@@ -23,6 +23,7 @@ pub fn run(options: &IdleOptions) -> Result<()> {
         let cause = "it needs root: control groups, swap, page maps";
         return Err(Error::new("wake", "services", cause));
     }
+    check_out(&options.out, options.resume)?;
     let parameters = &options.parameters;
     let chosen = services::choose(&options.services, options.installs)?;
     // Before the record is read: the run that is waited for may be writing it.

@@ -18,7 +18,7 @@ use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::packages;
-use crate::record::{Earlier, FORMAT, Writer};
+use crate::record::{Earlier, FORMAT, Writer, check_out};
 use crate::restore::Restorer;
 use crate::service;
 
@@ -31,6 +31,7 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         let cause = "it needs root: control groups, dropping caches, tracing";
         return Err(Error::new("launch", "the programs", cause));
     }
+    check_out(&options.out, options.resume)?;
     let mut parameters = options.parameters.clone();
     let chosen = if options.command.is_empty() {
         programs::choose(&options.programs, options.installs)?

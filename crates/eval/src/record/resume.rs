@@ -10,12 +10,16 @@ fn is_there(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
-/// Checks that there is nothing yet where a run is to write.
+/// Checks that a run may write there, before anything else is done: nothing is there yet, or it is to go on with that.
 ///
 /// # Errors
-/// Where there is.
-pub fn check_new(path: &Path) -> Result<()> {
-    if !is_there(path) {
+/// Where it may not.
+pub fn check_out(path: &Path, resume: bool) -> Result<()> {
+    if path.extension().is_some_and(|name| name == "gz") {
+        let cause = "a compressed record is only read: name one without .gz, or uncompress it to go on with it";
+        return Err(Error::new("write", path.display(), cause));
+    }
+    if resume || !is_there(path) {
         return Ok(());
     }
     let cause = format!(
@@ -54,19 +58,13 @@ impl<L: Resumable> Earlier<L> {
     /// Reads the record of the run before, where there is one and this run is to go on with it.
     ///
     /// # Errors
-    /// Where there is one and this run is not to go on with it; where it is no such record, or of a run with other parameters.
+    /// As of [`check_out`]; where it is no such record, or of a run with other parameters.
     pub fn read(path: &Path, resume: bool, parameters: &L::Parameters) -> Result<Self> {
-        if path.extension().is_some_and(|name| name == "gz") {
-            let cause = "a compressed record is only read: name one without .gz, or uncompress it to go on with it";
-            return Err(Error::new("write", path.display(), cause));
-        }
-        let lines = match resume {
-            true if is_there(path) => L::read(path)?,
-            true => Vec::new(),
-            false => {
-                check_new(path)?;
-                Vec::new()
-            }
+        // A run that was waited for may have written it.
+        check_out(path, resume)?;
+        let lines = match resume && is_there(path) {
+            true => L::read(path)?,
+            false => Vec::new(),
         };
         match lines.first() {
             Some(first) if !first.admits(parameters) => {

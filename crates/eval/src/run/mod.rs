@@ -17,7 +17,7 @@ use crate::apps::{self, App};
 use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
-use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, check_new};
+use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, check_out};
 use crate::restore::Restorer;
 use crate::swap::Swap;
 use blocks::Round;
@@ -76,14 +76,14 @@ pub fn run(options: &Options) -> Result<()> {
         let cause = "--switches keeps those of mode observe: name it in --modes";
         return Err(Error::new("run", "the experiment", cause));
     }
+    for file in std::iter::once(&options.out).chain(&options.switches) {
+        check_out(file, options.resume)?;
+    }
     let apps = apps::named(&parameters.apps)?;
     apps::require(&apps, options.installs)?;
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, parameters)?;
-    if let (Some(switches), false) = (&options.switches, options.resume) {
-        check_new(switches)?;
-    }
     let mut writer = None;
     let at_once = match parameters.setting {
         Setting::Together => apps.len(),
