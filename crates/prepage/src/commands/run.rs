@@ -55,8 +55,8 @@ WHEN:
   auto         while there is something to learn
   always, never
 
-Exit status: the command's; 126 where it cannot be executed, 127 where it, or its
-interpreter, is not found; with --start only, 0 where it is; 1 where --report or
+Exit status: the command's; 126 where it cannot be executed, 127 where it is not
+found, or its interpreter; with --start only, 0 where it is; 1 where --report or
 --cold cannot be done, 2 wrong usage.
 
 Examples:
