@@ -432,27 +432,35 @@ fn read_all(dir: &Path) -> Result<(BTreeMap<AppId, StoredProfile>, Vec<String>)>
     Ok((apps, warnings))
 }
 
-/// Whether a later version of prepage has left a profile there.
+/// Whether a later version of prepage has left a profile there: its first bytes say so.
 fn is_newer_at(path: &Path) -> bool {
-    read_bytes(path).is_ok_and(|bytes| format::is_newer(&bytes))
+    let mut magic = Vec::new();
+    let read =
+        open_profile(path).and_then(|file| file.take(format::MAGIC_BYTES).read_to_end(&mut magic));
+    read.is_ok() && format::is_newer(&magic)
 }
 
 fn read_one(path: &Path) -> std::result::Result<StoredProfile, String> {
     decode(&read_bytes(path).map_err(|e| e.to_string())?)
 }
 
-/// The bytes of a profile; one more than it may have, where it is too large.
-fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    // Whatever lies there, opening it does not wait: a FIFO has nobody at its other end.
+/// Opens a profile. Whatever lies there, that does not wait: a FIFO has nobody at its other end.
+fn open_profile(path: &Path) -> std::io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags)
         .open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(std::io::Error::other("no regular file"));
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::other("no regular file")),
     }
+}
+
+/// The bytes of a profile; one more than it may have, where it is too large.
+fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = open_profile(path)?;
+    let metadata = file.metadata()?;
     // One call, and so one request, where the file is not in memory.
     let bytes_max = PROFILE_BYTES_MAX as u64 + 1;
     let mut bytes = Vec::with_capacity(metadata.len().saturating_add(1).min(bytes_max) as usize);

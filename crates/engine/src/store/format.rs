@@ -14,6 +14,9 @@ use std::path::Path;
 /// First bytes of every profile: the name and the version of the format.
 const MAGIC: &[u8; 8] = b"PREPAGE\x07";
 
+/// Its length.
+pub(super) const MAGIC_BYTES: u64 = MAGIC.len() as u64;
+
 /// Where the number of launches is, in bytes.
 const LEFT_ALONE_AT: usize = 8;
 

@@ -34,17 +34,18 @@ pub fn read_launch(dir: &Path, app: &AppId) -> Result<LaunchState> {
     let Some(bytes) = read(&path)? else {
         return Ok(LaunchState::default());
     };
-    let origin = || path.display().to_string();
     match decode(&bytes) {
         Ok(stored) => Ok(stored.launch),
-        Err(reason) if is_newer(&bytes) => Err(Error::NewerProfile {
-            origin: origin(),
-            reason,
-        }),
-        Err(reason) => Err(Error::Profile {
-            origin: origin(),
-            reason,
-        }),
+        Err(reason) => Err(unreadable(&path, &bytes, reason)),
+    }
+}
+
+/// Why these bytes are no profile.
+fn unreadable(path: &Path, bytes: &[u8], reason: String) -> Error {
+    let origin = path.display().to_string();
+    match is_newer(bytes) {
+        true => Error::NewerProfile { origin, reason },
+        false => Error::Profile { origin, reason },
     }
 }
 
@@ -64,13 +65,12 @@ pub fn change_launch(
     let _lock = lock(dir, wait_max)?;
     let path = profile_path(dir, app);
     let (mut stored, mut warning) = (StoredProfile::new(app), None);
-    match read(&path)?.map(|bytes| (is_newer(&bytes), decode(&bytes))) {
-        Some((_, Ok(kept))) => stored = kept,
-        Some((true, Err(reason))) => {
-            let origin = path.display().to_string();
-            return Err(Error::NewerProfile { origin, reason });
-        }
-        Some((false, Err(reason))) => warning = Some(set_aside(&path, &reason)),
+    match read(&path)? {
+        Some(bytes) => match decode(&bytes) {
+            Ok(kept) => stored = kept,
+            Err(reason) if is_newer(&bytes) => return Err(unreadable(&path, &bytes, reason)),
+            Err(reason) => warning = Some(set_aside(&path, &reason)),
+        },
         None => make_room(dir),
     }
     change(&mut stored.launch);

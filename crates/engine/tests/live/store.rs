@@ -11,6 +11,7 @@ use prepage_core::params::launch::LaunchParams;
 use prepage_engine::Error;
 use prepage_engine::store::{APPS_MAX, Store, TrackedBy, decode, single};
 use prepage_kernel::testing::machine::Directory;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 fn app(name: &str) -> AppId {
@@ -19,6 +20,14 @@ fn app(name: &str) -> AppId {
         name: name.into(),
         owner: 1000,
     }
+}
+
+/// The file of the store's only profile, or of one of them.
+fn a_profile_of(directory: &Directory) -> PathBuf {
+    let files = std::fs::read_dir(&directory.0).expect("list").flatten();
+    let mut paths = files.map(|file| file.path());
+    let found = paths.find(|path| path.extension().is_some_and(|e| e == "profile"));
+    found.expect("a profile")
 }
 
 fn profile(switches: u64) -> Profile {
@@ -144,11 +153,7 @@ fn a_damaged_file_is_set_aside_and_the_rest_is_there() {
         store.save(&app("b"), &profile(2));
         store.flush();
     }
-    let files = std::fs::read_dir(&directory.0).expect("list").flatten();
-    let file = files
-        .map(|f| f.path())
-        .find(|p| p.extension().is_some_and(|e| e == "profile"));
-    let file = file.expect("a profile");
+    let file = a_profile_of(&directory);
     let mut bytes = std::fs::read(&file).expect("read");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
@@ -173,11 +178,7 @@ fn a_profile_of_a_newer_version_stays_as_it_is() {
         (known, warnings)
     };
     save(1);
-    let files = std::fs::read_dir(&directory.0).expect("list").flatten();
-    let file = files
-        .map(|f| f.path())
-        .find(|p| p.extension().is_some_and(|e| e == "profile"));
-    let file = file.expect("a profile");
+    let file = a_profile_of(&directory);
     let mut newer = std::fs::read(&file).expect("read");
     // The last byte of the magic is the version.
     newer[7] += 1;
@@ -215,12 +216,8 @@ fn what_cannot_be_kept_is_said_once_until_something_can_be() {
     };
     save(1);
     assert_eq!(said(), Vec::<String>::new());
-    let files = std::fs::read_dir(&directory.0).expect("list").flatten();
-    let file = files
-        .map(|f| f.path())
-        .find(|p| p.extension().is_some_and(|e| e == "profile"));
     // Where the new one is to be written there is a directory.
-    let obstacle = file.expect("a profile").with_extension("new");
+    let obstacle = a_profile_of(&directory).with_extension("new");
     for round in 1..=2 {
         std::fs::create_dir(&obstacle).expect("made");
         save(2);
