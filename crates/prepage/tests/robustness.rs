@@ -14,37 +14,31 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+/// What prepaged says when it is started so, and does not start.
+fn refusal(daemon: &mut std::process::Command) -> String {
+    let output = daemon.stderr(Stdio::piped()).output().expect("prepaged");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    said
+}
+
 #[test]
 fn two_services_at_once() {
     let service = Service::start("");
-    let output = service
-        .daemon()
-        .stderr(Stdio::piped())
-        .output()
-        .expect("prepaged");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("in use by another prepaged"),
-        "{said}"
-    );
+    let said = refusal(&mut service.daemon());
+    assert!(said.contains("in use by another prepaged"), "{said}");
     // Another store, the same socket.
     let other = TempDir::new();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"));
-    command
-        .arg("--config")
-        .arg(service.config())
-        .arg("--state")
-        .arg(other.path());
-    let output = command
-        .arg("--socket")
-        .arg(service.socket())
-        .output()
-        .expect("prepaged");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("another service listens"),
-        "{said}"
+    let said = refusal(
+        std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"))
+            .arg("--config")
+            .arg(service.config())
+            .arg("--state")
+            .arg(other.path())
+            .arg("--socket")
+            .arg(service.socket()),
     );
+    assert!(said.contains("another service listens"), "{said}");
     service.call(&["status"]);
 }
 
@@ -53,18 +47,14 @@ fn what_is_no_socket_is_not_taken_for_an_old_one() {
     let directory = TempDir::new();
     let file = directory.path().join("notes");
     std::fs::write(&file, "precious").expect("writable");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"))
-        .arg("--state")
-        .arg(directory.path().join("state"))
-        .arg("--socket")
-        .arg(&file)
-        .output()
-        .expect("prepaged");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("else than a socket"),
-        "{said}"
+    let said = refusal(
+        std::process::Command::new(env!("CARGO_BIN_EXE_prepaged"))
+            .arg("--state")
+            .arg(directory.path().join("state"))
+            .arg("--socket")
+            .arg(&file),
     );
+    assert!(said.contains("else than a socket"), "{said}");
     assert_eq!(std::fs::read(&file).expect("it stays"), b"precious");
 }
 
