@@ -5,7 +5,7 @@ use super::scenario::Scenario;
 use super::study::{LaunchStudy, ScenarioRow, SimultaneousRow};
 use super::tables;
 use super::text::{change, mean_change};
-use crate::study::text::cells;
+use crate::study::text::{Shown, cells, shown_or_not};
 
 /// Rows of what, the paper's, ours; only what was measured.
 pub fn rows(study: &LaunchStudy) -> Vec<Vec<String>> {
@@ -53,8 +53,7 @@ pub fn rows(study: &LaunchStudy) -> Vec<Vec<String>> {
 
 /// What the paper's section 5 shows, and whether these records have it: where not, how it is measured.
 pub fn inventory(studies: &[LaunchStudy]) -> Vec<Vec<String>> {
-    type Has = fn(&LaunchStudy) -> bool;
-    const SHOWN: [(&str, Has, &str); 7] = [
+    const SHOWN: [Shown<LaunchStudy>; 7] = [
         (
             "Figure 5: size of the launch sequence by recordings",
             |study| study.programs.iter().any(|p| p.learned_pages.len() > 1),
@@ -91,12 +90,7 @@ pub fn inventory(studies: &[LaunchStudy]) -> Vec<Vec<String>> {
             "scenarios of its own: --mismatch",
         ),
     ];
-    let row = |(what, has, how): (&str, Has, &str)| match studies.iter().any(has) {
-        true => cells(&[what, "shown above"]),
-        false => cells(&[what, &format!("not measured: {how}")]),
-    };
-    let mut rows = vec![cells(&["FAST section 5", "here"])];
-    rows.extend(SHOWN.map(row));
+    let mut rows = shown_or_not("FAST section 5", &SHOWN, studies);
     rows.push(cells(&[
         "Figure 9: cold and warm launches on a telephone",
         "not measured: it is of a telephone, and without FAST",

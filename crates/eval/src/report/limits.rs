@@ -3,12 +3,11 @@
 use super::Chapter;
 use crate::record::{Machine, Mode};
 use crate::study::Study;
-use crate::study::text::cells;
+use crate::study::text::{Shown, cells, shown_or_not};
 
 /// What the paper shows, and whether these records have it: where not, how it is measured.
 pub fn inventory(chapters: &[Chapter]) -> Vec<Vec<String>> {
-    type Has = fn(&Chapter) -> bool;
-    const SHOWN: [(&str, Has, &str); 10] = [
+    const SHOWN: [Shown<Chapter>; 10] = [
         (
             "Figure 1: by what is in memory before",
             |chapter| any(chapter, has_parts_in_memory),
@@ -64,12 +63,7 @@ pub fn inventory(chapters: &[Chapter]) -> Vec<Vec<String>> {
             "--throttle emmc or ufs",
         ),
     ];
-    let row = |(what, has, how): (&str, Has, &str)| match chapters.iter().any(has) {
-        true => cells(&[what, "shown above"]),
-        false => cells(&[what, &format!("not measured: {how}")]),
-    };
-    let mut rows = vec![cells(&["ASAP", "here"])];
-    rows.extend(SHOWN.map(row));
+    let mut rows = shown_or_not("ASAP", &SHOWN, chapters);
     for (what, why, can_show) in NOT_SHOWN {
         if !chapters.iter().filter_map(machine).any(can_show) {
             rows.push(cells(&[what, &format!("not measured: {why}")]));

@@ -119,6 +119,21 @@ pub fn cells(words: &[&str]) -> Vec<String> {
     words.iter().map(|w| w.to_string()).collect()
 }
 
+/// What a paper shows, whether a study has it, and how it is measured.
+pub type Shown<T> = (&'static str, fn(&T) -> bool, &'static str);
+
+/// A row for each, whether one of these has it; below a first one that names the paper.
+pub fn shown_or_not<T>(paper: &str, shown: &[Shown<T>], studies: &[T]) -> Vec<Vec<String>> {
+    let row = |(what, has, how): &Shown<T>| match studies.iter().any(has) {
+        true => cells(&[what, "shown above"]),
+        false => cells(&[what, &format!("not measured: {how}")]),
+    };
+    let first = cells(&[paper, "here"]);
+    std::iter::once(first)
+        .chain(shown.iter().map(row))
+        .collect()
+}
+
 /// The studies of one record: of each application, then of all.
 pub fn show(studies: &Studies) -> String {
     let mut parts: Vec<String> = studies.apps.iter().map(show_app).collect();
