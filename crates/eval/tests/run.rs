@@ -2,16 +2,27 @@
 
 use std::process::Command;
 
-/// What it says of these arguments, which it refuses.
-fn refusal(arguments: &[&str]) -> String {
+/// What it says of this command line, which it refuses.
+fn refusal_of(line: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-        .arg("run")
-        .args(["--out", "/nonexistent/record.jsonl"])
-        .args(arguments)
+        .args(line)
         .output()
         .expect("run prepage-eval");
-    assert!(!output.status.success(), "{arguments:?} was not refused");
+    assert!(!output.status.success(), "{line:?} was not refused");
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What `run` says of these arguments, which it refuses.
+fn refusal(arguments: &[&str]) -> String {
+    let run = ["run", "--out", "/nonexistent/record.jsonl"];
+    refusal_of(&[&run, arguments].concat())
+}
+
+/// A file whose name ends so, with this text.
+fn record(end: &str, text: &str) -> String {
+    let path = std::env::temp_dir().join(format!("prepage-{}-{end}", std::process::id()));
+    std::fs::write(&path, text).expect("writable");
+    path.to_str().expect("text").to_owned()
 }
 
 #[test]
@@ -76,18 +87,10 @@ fn what_another_setting_counts_is_refused() {
 
 #[test]
 fn a_record_that_is_there_is_not_written_over() {
-    let record = std::env::temp_dir().join(format!("prepage-record-{}", std::process::id()));
-    std::fs::write(&record, "hours of measurement\n").expect("writable");
+    let record = record("record.jsonl", "hours of measurement\n");
     for command in [&["run"][..], &["launch", "--", "true"], &["idle"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-            .arg(command[0])
-            .arg("--out")
-            .arg(&record)
-            .args(&command[1..])
-            .output()
-            .expect("run prepage-eval");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{command:?}: {said}");
+        let line = [&command[..1], &["--out", &record], &command[1..]].concat();
+        let said = refusal_of(&line);
         assert!(
             said.contains("is there already") && said.contains("--resume"),
             "{command:?}: {said}"
@@ -100,18 +103,9 @@ fn a_record_that_is_there_is_not_written_over() {
 
 #[test]
 fn a_compressed_record_is_not_written_to() {
-    let record = std::env::temp_dir().join(format!("prepage-{}.jsonl.gz", std::process::id()));
-    std::fs::write(&record, "compressed").expect("writable");
-    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-        .args(["run", "--resume", "--out"])
-        .arg(&record)
-        .output()
-        .expect("run prepage-eval");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("without .gz"),
-        "{said}"
-    );
+    let record = record("record.jsonl.gz", "compressed");
+    let said = refusal_of(&["run", "--resume", "--out", &record]);
+    assert!(said.contains("without .gz"), "{said}");
     assert_eq!(std::fs::read(&record).expect("it stays"), b"compressed");
     std::fs::remove_file(&record).expect("own file");
 }
