@@ -170,8 +170,8 @@ pub struct ObserveParams {
     pub fault_buffer_pages: usize,
     /// Most distinct (process, file) pairs kept for one switch, of the application's own processes.
     pub file_buffer_files: usize,
-    /// Share (0 to 1) of the pages mapped by prepaging that may be swapped out again at the end of the switch;
-    /// above it the observation is void.
+    /// Share (0 to 1) of the pages that the application faulted on or prepaging mapped that may be swapped out again
+    /// at the end of the switch; above it the observation is void.
     pub reclaimed_share_max: f64,
     /// Whether mapped access is taken from the kernel's reports where it has them (6.13 and later). Otherwise a
     /// fetched page counts as used where it is mapped at the end, as in the paper. A change needs a restart.

@@ -6,6 +6,12 @@
 //! page that was not prepaged and is known was not used where it is still swapped out; where it is present, it faulted
 //! (and is in the fault buffer) or was resident all along.
 //!
+//! All this holds only while nothing is reclaimed: a page that was used and swapped out again looks like one that was not.
+//! What share of the pages used went that way, those show that were in memory for certain, because the application
+//! faulted on them or prepaging mapped them. The kernel counts reclaim by control group in v2 alone, and an application's
+//! oldest pages may well make room for its new ones without harm to what is learned. Where there are no such pages (all
+//! is watched, and the application faults on nothing), reclaim does not show.
+//!
 //! A page that had no entry when it was to be brought in is one of shared memory that was swapped out, or was given back to the
 //! kernel and not there: such a page is not fetched, and if the application has touched it since, it is a new one.
 
@@ -49,7 +55,9 @@ pub struct Question<'a> {
 pub struct Answer {
     /// What the estimator learns from.
     pub observation: AnonObservation,
-    /// Pages that prepaging mapped and that are swapped out again.
+    /// Pages that were in memory for certain: demand faults, and what prepaging mapped.
+    pub were_present: u64,
+    /// Those of them that are swapped out again.
     pub reclaimed: u64,
 }
 
@@ -86,9 +94,10 @@ pub fn observe(question: Question<'_>) -> Answer {
         .difference(&fetched_now)
         .intersection(&out);
     let new = empty.intersection(&table.private);
-    let mapped = fetched_now.difference(&watched);
+    let were_present = fetched_now.difference(&watched).union(&faulted);
     Answer {
-        reclaimed: mapped.intersection(&table.swapped).pages(),
+        were_present: were_present.pages(),
+        reclaimed: were_present.intersection(&table.swapped).pages(),
         observation: AnonObservation {
             unused: fetched_unused
                 .union(&not_fetched_unused)

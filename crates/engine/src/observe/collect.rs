@@ -87,7 +87,7 @@ fn collect_anon(
 ) {
     let (nothing, no_targets) = (ExtentSet::new(), AnonTargets::default());
     let planned: BTreeMap<_, _> = task.plan.anon.iter().map(|(i, t)| (*i, t)).collect();
-    let (mut mapped, mut reclaimed, mut faults) = (0, 0, 0);
+    let (mut were_present, mut reclaimed, mut faults) = (0, 0, 0);
     for member in &task.members {
         let instance = member.instance;
         let faulted = task.faults.pages.remove(&instance.pid).unwrap_or_default();
@@ -103,12 +103,13 @@ fn collect_anon(
         };
         let mut answer = anon_pages::observe(question);
         reclaimed += answer.reclaimed;
-        mapped += answer.observation.fetched.pages();
+        were_present += answer.were_present;
         answer.observation.order = order(&faulted, task.began);
         seen.anon.insert(instance, answer.observation);
     }
     seen.events_lost += task.faults.lost.max(task.faults.overflowed.into());
-    if reclaimed as f64 > params.reclaimed_share_max * mapped as f64 {
+    let reclaimed_max = params.reclaimed_share_max * were_present as f64;
+    if reclaimed as f64 > reclaimed_max.max(UNDER_WAY_PAGES_MAX as f64) {
         seen.void = Some(Void::Reclaimed);
     } else if task.faults.overflowed || task.faults.lost * LOST_SHARE > faults {
         seen.void = Some(Void::EventsLost);
@@ -128,6 +129,9 @@ fn order(faulted: &[(u64, Nanos)], began: Nanos) -> Vec<(Extent, u8)> {
     };
     (0..).zip(by_rank).flat_map(of_rank).collect()
 }
+
+/// Faults that may be under way when a switch is observed, one a thread: their pages are still swapped out.
+const UNDER_WAY_PAGES_MAX: u64 = 8;
 
 /// An observation is void where more than one in so many faults was lost.
 const LOST_SHARE: u64 = 100;

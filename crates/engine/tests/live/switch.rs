@@ -249,6 +249,31 @@ fn an_observation_during_which_the_group_was_reclaimed_is_void() {
     assert_eq!(record.void, Some(Void::Reclaimed), "{record:?}");
 }
 
+/// Of two rounds of faults in one observation the first are swapped out again: whether the other pages were used,
+/// nobody can tell.
+#[test]
+fn where_nothing_was_mapped_demand_faults_show_reclaim() {
+    let _machine = Machine::with_swap();
+    for mode in [Mode::Observe, Mode::Full] {
+        let mut child = Child::spawn(PAGES);
+        let mut rig = Rig::new(&child, &EngineParams::default(), params());
+        child.swap_out();
+        // Known from here on; in the next switch all of them are watched and none is mapped.
+        rig.switch(|| child.tell_pages("read", 0..PAGES / 2));
+        rig.set_mode(mode);
+        child.swap_out();
+        rig.begin();
+        if mode == Mode::Full {
+            rig.wait_for_fetch();
+        }
+        child.tell_pages("read", 0..PAGES / 2);
+        child.tell_pages("read", PAGES / 2..PAGES / 2 + 64);
+        child.swap_out();
+        let record = rig.end();
+        assert_eq!(record.void, Some(Void::Reclaimed), "{mode:?}: {record:?}");
+    }
+}
+
 #[test]
 fn a_mode_that_observes_fetches_nothing() {
     let _machine = Machine::with_swap();
