@@ -391,6 +391,46 @@ fn an_application_too_small_to_gain_is_left_alone_and_tried_again_ever_later() {
     }
 }
 
+/// As of a program that takes 2 ms with what it reads in memory, and 60 without.
+#[test]
+fn an_application_is_too_small_by_what_its_cold_launches_take() {
+    let params = LaunchParams::default();
+    let (warm_us, app) = (2_000, App::of(4, 400));
+    for (cold_us, is_small) in [(60_000, false), (2_900, true)] {
+        // Whether the first launch is cold or not: it is traced, so that its time says nothing.
+        for first_device_pages in [0, app.pages()] {
+            let mut state = LaunchState::default();
+            let launch = |state: &mut LaunchState, us: u64, device_pages: u64| {
+                let decision = begin(state, &facts(&[]), &params);
+                let recording = Recording {
+                    is_path_profile: decision.profiles_paths,
+                    ..app.recording(&[])
+                };
+                let seen = Measured {
+                    launch_us: us,
+                    device_pages,
+                    ..measured(&app, &decision)
+                };
+                let recording = decision.records.then_some(&recording);
+                end(state, recording, &seen, &params);
+                decision
+            };
+            launch(&mut state, 4 * warm_us, first_device_pages);
+            for _ in 1..40 {
+                launch(&mut state, warm_us, 0);
+                assert!(!state.is_left_alone(), "{:?}", state.phase);
+            }
+            let cold = |state: &mut LaunchState| launch(state, cold_us, app.pages()).is_held_out;
+            while !cold(&mut state) {}
+            let expected = match is_small {
+                true => Phase::Off(OffReason::TooSmall),
+                false => Phase::Prefetch,
+            };
+            assert_eq!(state.phase, expected, "{cold_us} us cold");
+        }
+    }
+}
+
 /// A launch that does more than the rings hold.
 fn overflowing_launch(state: &mut LaunchState, app: &App, params: &LaunchParams) -> Decision {
     let decision = begin(state, &facts(&[]), params);

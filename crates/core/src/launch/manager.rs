@@ -54,7 +54,7 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffReason {
-    /// Too few pages, or too short a launch, to gain anything.
+    /// Too few pages, or too short a cold launch, to gain anything.
     TooSmall,
     /// Helped launches took as long as those held out.
     NotHelping,
@@ -382,7 +382,7 @@ pub fn end(
     state.was_cold = measured.device_pages >= state.sequence.pages() / COLD_PART;
     match state.phase {
         Phase::Profiling => match usable {
-            Some(recording) => profile(state, recording, measured.launch_us, params),
+            Some(recording) => profile(state, recording, measured, params),
             None if state.unusable >= UNUSABLE_MAX => {
                 switch_off(state, OffReason::Unsteady, params)
             }
@@ -394,7 +394,7 @@ pub fn end(
             let changed = forget_changed(&mut state.sequence, present, measured.stale_files);
             let to_learn_anew = note_changes(state, &changed, pages_before, params);
             let mut learned = usable.map_or(Learned::Nothing, |recording| {
-                check(state, recording, measured.launch_us, since_ns, params)
+                check(state, recording, measured, since_ns, params)
             });
             if state.phase != Phase::Prefetch {
                 return learned;
@@ -417,7 +417,7 @@ pub fn end(
 fn profile(
     state: &mut LaunchState,
     recording: &Recording,
-    launch_us: u64,
+    measured: &Measured<'_>,
     params: &LaunchParams,
 ) -> Learned {
     let LaunchState {
@@ -431,12 +431,15 @@ fn profile(
     learn_paths(sequence, recording);
     *n_init = n_init.saturating_add(1);
     if !recording.is_path_profile {
-        *longest_us = launch_us.max(*longest_us);
+        *longest_us = measured.launch_us.max(*longest_us);
     }
     if state.n_init < params.n_rawseq {
         return Learned::Recorded;
     }
-    let is_short = (1..params.launch_us_min).contains(&state.longest_us);
+    // Of an application whose launches were warm, the trial tells: the time of a warm launch says nothing of a cold one.
+    let pages_if_cold = recording.pages().max(params.pages_min) / COLD_PART;
+    let is_short =
+        is_short(state.longest_us, params) && measured.device_pages >= pages_if_cold.max(1);
     let windows = |pages: u64, is_traced: bool| pages * if is_traced { TRACED_PART } else { 1 };
     let sequence = &state.sequence;
     let in_common = windows(sequence.pages(), sequence.is_path_profile);
@@ -456,11 +459,16 @@ fn profile(
     Learned::Generation
 }
 
+/// Whether a cold launch of this length, if it is known, is too short to gain anything.
+fn is_short(cold_us: u64, params: &LaunchParams) -> bool {
+    (1..params.launch_us_min).contains(&cold_us)
+}
+
 /// Checks the miss ratio of a recorded launch in the prefetch phase, and learns changed files anew.
 fn check(
     state: &mut LaunchState,
     recording: &Recording,
-    launch_us: u64,
+    measured: &Measured<'_>,
     since_ns: i64,
     params: &LaunchParams,
 ) -> Learned {
@@ -496,7 +504,7 @@ fn check(
         return switch_off(state, OffReason::Unsteady, params);
     }
     start_over(state);
-    profile(state, recording, launch_us, params);
+    profile(state, recording, measured, params);
     Learned::Deleted
 }
 
@@ -565,6 +573,9 @@ fn compare(
         }
         Help::HeldOut => {
             state.held_out.push(measured.launch_us);
+            if is_unclear(state, params) && is_short(measured.launch_us, params) {
+                return Some(switch_off(state, OffReason::TooSmall, params));
+            }
             if is_beyond_help(state, measured, params) {
                 return Some(switch_off(state, OffReason::NotHelping, params));
             }

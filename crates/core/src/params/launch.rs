@@ -81,8 +81,8 @@ pub struct LaunchParams {
     /// a traced launch, whose accesses show one by one, count twice. Not applied where it reports insertions only, since few of
     /// them may mean that much was in memory.
     pub pages_min: u64,
-    /// An application none of whose recorded launches took this long, in microseconds, is too small to gain and left
-    /// alone. The paper's `uname`: 2200.
+    /// An application of which a cold launch takes less than this, in microseconds, is too small to gain and left alone. Warm
+    /// launches do not tell. The paper's `uname`: 2200.
     pub launch_us_min: u64,
     /// One in so many launches that could be helped is held out, to measure whether help helps. 0 turns hold-outs off.
     pub holdout_every: u32,
