@@ -558,7 +558,7 @@ fn every_second_launch_is_held_out_until_it_is_known_whether_help_helps_and_ever
     assert!(state.phase == Phase::Prefetch && state.helped.is_empty());
 }
 
-/// As of programs that read(2) with what they map in memory: the launch held out is not seen to be cold.
+/// As where the kernel does not tell: the launch held out is not seen to be cold.
 #[test]
 fn no_two_launches_in_a_row_are_held_out_whatever_is_seen_of_them() {
     let params = LaunchParams::default();

@@ -45,6 +45,7 @@ pub mod process_vm;
 pub mod procmap;
 pub mod psi;
 pub mod ptrace;
+pub mod read_counter;
 pub mod readahead;
 pub mod ring;
 pub mod sched;

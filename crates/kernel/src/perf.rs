@@ -1,7 +1,6 @@
-//! perf_event_open(2): system-wide sampling of major faults and of tracepoints, into one ring per CPU; and major faults of one
-//! process, counted.
+//! perf_event_open(2): system-wide sampling of major faults and of tracepoints, into one ring per CPU.
 //!
-//! [`crate::task_events`] reads other records through the same rings.
+//! [`crate::task_events`] reads other records through the same rings, and [`crate::read_counter`] counts without any.
 
 use crate::error::{Error, Result};
 use crate::ring::{self, FaultSample, Record, TracepointSample};
@@ -49,7 +48,7 @@ const FAULT_BYTES_MAX: usize = 256;
 const TRACEPOINT_BYTES_MAX: usize = 4096 + 256;
 
 pub(crate) const TYPE_SOFTWARE: u32 = 1;
-const TYPE_TRACEPOINT: u32 = 2;
+pub(crate) const TYPE_TRACEPOINT: u32 = 2;
 const COUNT_SW_PAGE_FAULTS: u64 = 2;
 const COUNT_SW_PAGE_FAULTS_MAJ: u64 = 6;
 const SAMPLE_TID: u64 = 1 << 1;
@@ -97,12 +96,12 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    fn sampling(kind: u32, config: u64, sample_type: u64, wakeup: Wakeup) -> Attributes {
+    pub(crate) fn sampling(kind: u32, config: u64, sample_type: u64, wakeup: Wakeup) -> Attributes {
         Attributes::recording(kind, config, sample_type, wakeup, 0)
     }
 
     /// Counts, from now on, in a task and what it starts.
-    fn counting(kind: u32, config: u64) -> Attributes {
+    pub(crate) fn counting(kind: u32, config: u64) -> Attributes {
         Attributes {
             kind,
             size: size_of::<Attributes>() as u32,
@@ -150,7 +149,7 @@ const fn bit_fields(flags: u64) -> u64 {
 
 /// Whose events.
 #[derive(Clone, Copy)]
-enum Subject {
+pub(crate) enum Subject {
     /// Those of all processes on one CPU.
     Cpu(usize),
     /// Those of one thread on all CPUs.
@@ -167,7 +166,7 @@ impl std::fmt::Display for Subject {
 }
 
 /// Opens one event.
-fn open_event(attributes: &Attributes, subject: Subject) -> Result<OwnedFd> {
+pub(crate) fn open_event(attributes: &Attributes, subject: Subject) -> Result<OwnedFd> {
     let (pid, cpu) = match subject {
         Subject::Cpu(cpu) => (-1, cpu as libc::c_int),
         Subject::Thread(tid) => (tid, -1),
@@ -483,29 +482,6 @@ impl FaultRings {
     pub fn drain(&mut self, mut visit: impl FnMut(FaultSample)) -> Drained {
         self.0
             .drain_samples(|body| ring::fault_sample(body).map(&mut visit).is_some())
-    }
-}
-
-/// Major faults of a process's first thread and of the threads and processes that it starts while they are counted. Nothing is
-/// reported for each of them, so that counting costs the process nothing.
-#[derive(Debug)]
-pub struct FaultCounter(OwnedFd);
-
-impl FaultCounter {
-    /// Begins to count. Needs the right to trace the process, or CAP_PERFMON: `EACCES`, `EPERM`; `ESRCH` where it is gone.
-    pub fn open(pid: i32) -> Result<FaultCounter> {
-        let attributes = Attributes::counting(TYPE_SOFTWARE, COUNT_SW_PAGE_FAULTS_MAJ);
-        open_event(&attributes, Subject::Thread(pid)).map(FaultCounter)
-    }
-
-    /// The faults until now, of those that have ended too.
-    pub fn count(&self) -> Result<u64> {
-        let failed = |error| Error::new("read", "perf event", error);
-        let mut value = [0; size_of::<u64>()];
-        match rustix::io::read(&self.0, &mut value).map_err(failed)? {
-            8 => Ok(u64::from_ne_bytes(value)),
-            _ => Err(Error::malformed("read", "perf event", "a short read")),
-        }
     }
 }
 

@@ -2,17 +2,13 @@
 
 use prepage_core::launch::manager::Decision;
 use prepage_kernel::page::page_size;
-use prepage_kernel::perf::FaultCounter;
+use prepage_kernel::read_counter::ReadCounter;
 use prepage_kernel::vmstat;
-
-/// A launch that waited for fewer pages than this read nothing: what the device read meanwhile was for others. Cold ones wait
-/// for more of their executable and libraries alone.
-const FAULTS_MIN: u64 = 4;
 
 /// What was read when a launch began.
 #[derive(Debug)]
 pub struct Coldness {
-    faults: FaultCounter,
+    reads: ReadCounter,
     bytes_read: u64,
 }
 
@@ -24,18 +20,18 @@ impl Coldness {
             return None;
         }
         Some(Self {
-            faults: FaultCounter::open(root_pid).ok()?,
+            reads: ReadCounter::open(root_pid).ok()?,
             bytes_read: vmstat::bytes_read().ok()?,
         })
     }
 
-    /// Pages that devices have read since then, for anybody; 0 if the launch waited for none.
+    /// Pages that devices have read since then, for anybody; 0 if the launch asked for none of them. One request may be for
+    /// megabytes, so that their number tells no more.
     pub fn device_pages(&self) -> u64 {
-        let faults = self.faults.count().unwrap_or(0);
         let read = vmstat::bytes_read().unwrap_or(0);
-        match faults >= FAULTS_MIN {
-            true => read.saturating_sub(self.bytes_read) / page_size(),
-            false => 0,
+        match self.reads.count() {
+            Ok(1..) => read.saturating_sub(self.bytes_read) / page_size(),
+            Ok(0) | Err(_) => 0,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! perf rings and tracepoints.
 
 use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
-use prepage_kernel::perf::{Drained, FaultCounter, FaultRings, TracepointRings, Wakeup, paranoid};
+use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
 use prepage_kernel::process::own_pid;
+use prepage_kernel::read_counter::ReadCounter;
 use prepage_kernel::ring::{FaultSample, PAGE_FAULT};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
@@ -63,24 +64,38 @@ fn a_swap_in_shows_with_its_process_and_address() {
 }
 
 #[test]
-fn the_major_faults_of_a_command_and_its_children_are_counted() {
+fn what_a_command_and_its_children_have_read_is_counted_by_fault_or_read() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
-    let (programs, run) = directory.programs(3);
-    let count = || {
-        let held = HeldCommand::new(&["bash", "-c", &run]);
-        let counter = FaultCounter::open(held.pid()).expect("count");
+    let (mut files, run) = directory.programs(3);
+    let data = directory.file("data", 1024);
+    let read = format!("cat {} | cat >/dev/null", data.display());
+    files.push(data);
+    let written = directory.path("written");
+    let write = format!(
+        "head -c 1000000 /dev/zero >{0}; sync {0}",
+        written.display()
+    );
+    let count = |run: &str| {
+        let held = HeldCommand::new(&["bash", "-c", run]);
+        let counter = ReadCounter::open(held.pid()).expect("count");
         assert_eq!(held.run().1, 0);
         counter.count().expect("count")
     };
-    count();
-    let warm = count();
-    for program in &programs {
-        let file = File::open(program).expect("open");
-        readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
+    for (run, least) in [(&run, 3), (&read, 1), (&write, 0)] {
+        count(run);
+        let warm = count(run);
+        for path in &files {
+            let file = File::open(path).expect("open");
+            readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
+        }
+        let cold = count(run);
+        assert!(
+            cold >= warm + least,
+            "{run}: {warm} in memory, {cold} on disk"
+        );
+        assert!(warm < 4, "{run}: {warm} in memory");
     }
-    let cold = count();
-    assert!(cold >= warm + 3, "{warm} in memory, {cold} on disk");
-    let gone = FaultCounter::open(i32::MAX).expect_err("there is no such process");
+    let gone = ReadCounter::open(i32::MAX).expect_err("there is no such process");
     assert!(gone.is_gone(), "{gone}");
 }
 
