@@ -13,10 +13,14 @@
 //!    session, but never to a shell, a session's leader, a window manager or another owner. Named by that program.
 //!
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
-//! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`). None of this holds a pid, a time or a random
-//! part, so that the name is the same after a restart.
+//! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
+//! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`crate::wrappers`]) is not that program: it is
+//! named by what it runs; where that has another root directory, by both (`flatpak run org.x.Y`). None of this holds a
+//! pid, a time or a random part, so that the name is the same after a restart: of the directory where an AppImage mounts
+//! itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
 use crate::cgroups::{Hierarchies, Membership};
+use crate::wrappers;
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::Members;
 
@@ -333,7 +337,7 @@ pub fn may_be_one(child: &ProcessFacts, parent: &ProcessFacts) -> bool {
 }
 
 /// Programs that run others on behalf of a person: what they run is not part of them.
-const SESSION_PROGRAMS: [&str; 72] = [
+const SESSION_PROGRAMS: [&str; 64] = [
     "systemd",
     "init",
     "bash",
@@ -398,14 +402,6 @@ const SESSION_PROGRAMS: [&str; 72] = [
     "dmenu",
     "rofi",
     "xvfb-run",
-    "env",
-    "setsid",
-    "nohup",
-    "nice",
-    "ionice",
-    "taskset",
-    "chrt",
-    "timeout",
 ];
 
 fn is_shell(base: &str) -> bool {
@@ -420,13 +416,17 @@ pub fn is_session_program(process: &ProcessFacts) -> bool {
     let base = process.exe.as_deref().map(base_name).unwrap_or_default();
     // A shell that runs a script is that script's program.
     let runs_script = is_shell(base) && script_of(process, base).is_some();
-    SESSION_PROGRAMS.contains(&base) && !runs_script
+    runs_others(base) && !runs_script
 }
 
 /// Whether it is a shell, or another program that only runs others.
 pub fn only_runs_others(process: &ProcessFacts) -> bool {
     let base = process.exe.as_deref().map(base_name).unwrap_or_default();
-    SESSION_PROGRAMS.contains(&base)
+    runs_others(base)
+}
+
+fn runs_others(base: &str) -> bool {
+    SESSION_PROGRAMS.contains(&base) || wrappers::is_wrapper(base)
 }
 
 /// Whether a program of this name may run a script, which then names the application.
@@ -443,12 +443,54 @@ pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The executable's path, or what it interprets.
+/// The executable's path, or what it interprets or runs.
 fn program_name(process: &ProcessFacts) -> Option<String> {
     let exe = process.exe.as_deref()?;
     // The kernel appends this once the file was replaced by an update.
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
-    Some(script_of(process, base_name(exe)).unwrap_or_else(|| exe.to_owned()))
+    if let Some((by, command)) = wrappers::in_other_root(base_name(exe), &process.arguments) {
+        return Some(format!("{by} {}", program_name(&run_by(process, command))?));
+    }
+    let name = script_of(process, base_name(exe)).unwrap_or_else(|| exe.to_owned());
+    Some(without_mount_number(name))
+}
+
+/// A process that these words would run in the same directory.
+fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
+    ProcessFacts {
+        exe: words.first().cloned(),
+        arguments: words.to_vec(),
+        ..process.clone()
+    }
+}
+
+/// Random letters at the end of the name of an AppImage's mount.
+const MOUNT_NUMBER_BYTES: usize = 6;
+
+/// A path without the part by which the mounts of an AppImage's launches differ.
+fn without_mount_number(path: String) -> String {
+    let is_mount = |part: &&str| part.starts_with(".mount_");
+    let mount = path.split('/').find(is_mount);
+    let stable = mount.and_then(|mount| {
+        let stable = mount.get(..mount.len().checked_sub(MOUNT_NUMBER_BYTES)?)?;
+        stable.starts_with(".mount_").then_some((mount, stable))
+    });
+    match stable {
+        Some((mount, stable)) => path.replacen(mount, stable, 1),
+        None => path,
+    }
+}
+
+/// What the interpreter runs that a version manager's shim stands for.
+fn run_by_shim(process: &ProcessFacts, shim: &str) -> Option<String> {
+    let (directory, name) = shim.rsplit_once('/')?;
+    let words = process
+        .arguments
+        .iter()
+        .skip_while(|word| !word.ends_with(name));
+    let words: Vec<String> = words.cloned().collect();
+    let is_shim = base_name(directory) == "shims" && !is_shell(name);
+    is_shim.then(|| script_of(&run_by(process, &words), name))?
 }
 
 fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
@@ -508,7 +550,11 @@ fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
             script if script.starts_with("/dev/fd/") || script.starts_with("/proc/") => {
                 return None;
             }
-            script => return Some(absolute(script, process)),
+            script => {
+                let script = absolute(script, process);
+                let run = is_shell(base).then(|| run_by_shim(process, &script));
+                return run.flatten().or(Some(script));
+            }
         }
     }
     None

@@ -23,3 +23,4 @@ pub mod launch;
 pub mod service;
 pub mod sources;
 pub mod wire;
+pub mod wrappers;

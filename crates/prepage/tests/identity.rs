@@ -192,6 +192,23 @@ fn programs_and_what_they_interpret() {
             "/i.jar",
         ),
         (&["/bin/busybox", "/etc/passwd"], "/bin/busybox"),
+        (
+            &["/usr/bin/bash", "/home/u/.pyenv/shims/python", "-u", "x.py"],
+            "/home/u/x.py",
+        ),
+        (
+            &["/usr/bin/bash", "/home/u/.asdf/shims/black", "x.py"],
+            "/home/u/.asdf/shims/black",
+        ),
+        (
+            &["/usr/bin/flatpak", "run", "--branch=stable", "org.x.Y", "f"],
+            "flatpak run org.x.Y",
+        ),
+        (
+            &["/usr/bin/bwrap", "--bind", "/", "/", "python3", "/x.py"],
+            "bwrap /x.py",
+        ),
+        (&["/usr/bin/flatpak", "list"], "/usr/bin/flatpak"),
     ] {
         let (app, _) = alone(command, "0::/");
         assert_eq!(app, format!("executable:{name}@1000"), "{command:?}");
@@ -270,6 +287,50 @@ fn the_name_is_the_same_after_a_restart() {
     let second = found(&[process(99, 99, &["/a"], &format!("{app}2.scope"))]);
     assert_eq!(first.app, second.app);
     assert_ne!(first.members, second.members);
+}
+
+#[test]
+fn an_app_image_is_the_same_wherever_it_is_mounted() {
+    for (command, name) in [
+        (
+            &["/tmp/.mount_KritaA1b2C3/usr/bin/krita"][..],
+            "/tmp/.mount_Krita/usr/bin/krita",
+        ),
+        (
+            &["/tmp/.mount_KritaZ9y8X7/usr/bin/krita"],
+            "/tmp/.mount_Krita/usr/bin/krita",
+        ),
+        (
+            &["/bin/sh", "/tmp/.mount_KritaZ9y8X7/AppRun"],
+            "/tmp/.mount_Krita/AppRun",
+        ),
+        (&["/tmp/.mount_/x"], "/tmp/.mount_/x"),
+        (&["/tmp/.mount_äöü/x"], "/tmp/.mount_/x"),
+    ] {
+        let (app, _) = alone(command, "0::/");
+        assert_eq!(app, format!("executable:{name}@1000"), "{command:?}");
+    }
+}
+
+/// In a sandbox of bwrap's, whose processes show the paths that they have there.
+#[test]
+fn what_runs_in_a_sandbox_is_no_part_of_who_made_it() {
+    let chain = |bwrap: &[&str]| {
+        found(&[
+            process(12, 5, &["/app/bin/x"], "0::/"),
+            process(11, 5, bwrap, "0::/"),
+            process(10, 5, bwrap, "0::/"),
+            process(9, 5, &["/usr/bin/timeout", "9", "bwrap"], "0::/"),
+        ])
+    };
+    for bwrap in [
+        &["/usr/bin/bwrap", "--unshare-all", "/app/bin/x"][..],
+        &["/usr/bin/bwrap", "--args", "30", "x"],
+    ] {
+        let found = chain(bwrap);
+        assert_eq!(found.app.to_string(), "executable:/app/bin/x@1000");
+        assert_eq!(found.main, 12);
+    }
 }
 
 #[test]

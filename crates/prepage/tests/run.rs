@@ -4,6 +4,7 @@ mod common;
 
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -113,6 +114,35 @@ fn a_launch_is_learned_twice_and_helped_from_then_on() {
         (&unhelped["prefetch"], &unhelped["decision"]["held_out"]),
         (&serde_json::Value::Null, &false.into())
     );
+}
+
+/// The application that the last launch of a report was of.
+fn reported_app(directory: &TempDir, command: &[&OsStr]) -> String {
+    let file = directory.path().join("report");
+    let known = std::fs::read_to_string(&file).map_or(0, |text| text.lines().count());
+    let options = ["--report", file.to_str().expect("text"), "--"];
+    let mut run = run(&directory.path().join("store"), &options);
+    let ran = run.args(command).output().expect("prepage");
+    assert!(ran.status.success(), "{ran:?}");
+    let record = report(&file, known + 1).remove(known);
+    record["app"].as_str().expect("a name").to_owned()
+}
+
+#[test]
+fn what_a_wrapper_runs_is_the_application() {
+    let directory = TempDir::new();
+    let app = reported_app(&directory, &["perl", "-e1"].map(OsStr::new));
+    assert!(app.contains("perl"), "{app}");
+    for wrapper in [
+        "timeout 10",
+        "nice -n 1",
+        "env A=b setsid -w",
+        "stdbuf -o L",
+    ] {
+        let words = wrapper.split(' ').chain(["perl", "-e1"]);
+        let words: Vec<&OsStr> = words.map(OsStr::new).collect();
+        assert_eq!(reported_app(&directory, &words), app, "{wrapper}");
+    }
 }
 
 #[test]

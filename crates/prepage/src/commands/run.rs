@@ -39,7 +39,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(50);
 /// helps; without it, root is helped all the same, and any other user's command just runs.
 ///
 /// An application is known by its executable, or by the script, jar or module that is run: `python3 x.py`,
-/// `bash x.sh`, `java -jar x.jar`, `node x.js`.
+/// `bash x.sh`, `java -jar x.jar`, `node x.js`. So is what a command runs that only runs others: `nice x`, `timeout 9 x`.
 #[derive(Clone, Debug, PartialEq, Args)]
 #[command(after_long_help = "\
 ORDER:

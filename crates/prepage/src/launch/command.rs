@@ -1,7 +1,9 @@
 //! The process that a command will become, found as execvp(3) and the kernel would: along PATH, and through `#!` lines to
-//! the interpreter. An application then has one name, whether it is known by its command or by its process.
+//! the interpreter, and of a command that only runs another (`nice gimp`) the process of that one. An application then has
+//! one name, whether it is known by its command or by its process.
 
 use crate::identity::ProcessFacts;
+use crate::wrappers::wrapped;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Bytes of a file that the kernel looks at (BINPRM_BUF_SIZE, 5.1+).
 const HEAD_BYTES: usize = 256;
 
-/// Interpreters of interpreters that are followed; the kernel gives up after five.
-const INTERPRETERS_MAX: usize = 5;
+/// Interpreters, and commands that run others, that are followed, one after the other.
+const STEPS_MAX: usize = 16;
 
 /// Where execvp(3) looks without PATH.
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
@@ -21,8 +23,14 @@ const PATH_DEFAULT: &str = "/bin:/usr/bin";
 pub fn future_process(command: &[OsString], owner: u32) -> Option<ProcessFacts> {
     let mut words = command.to_vec();
     let mut file = find(words.first()?)?;
-    for _ in 0..INTERPRETERS_MAX {
-        let Some(next) = interpreted(&file, &words).or_else(|| run_by_env(&file, &words)) else {
+    for _ in 0..STEPS_MAX {
+        let by_wrapper = || {
+            let name = file.file_name()?.to_str()?;
+            wrapped(name, &words).map(<[OsString]>::to_vec)
+        };
+        let next = interpreted(&file, &words);
+        let next = next.or_else(|| run_by_env(&file, &words));
+        let Some(next) = next.or_else(by_wrapper) else {
             break;
         };
         file = find(next.first()?)?;
@@ -153,7 +161,21 @@ mod tests {
         // An interpreter that is a script itself: the kernel runs the shell with it.
         assert_eq!(name(&[&twice]), Some(shell.clone()));
         assert_eq!(name(&["env", "A=b", &shell]), Some(shell.clone()));
-        assert_eq!(name(&["sh", &shell]), Some(shell));
+        assert_eq!(name(&["sh", &shell]), Some(shell.clone()));
+        for wrapper in [
+            "nice -n 5",
+            "timeout 10",
+            "setsid -w",
+            "env A=b nice timeout 9",
+        ] {
+            let words: Vec<&str> = wrapper.split(' ').chain([&*shell]).collect();
+            assert_eq!(name(&words), Some(shell.clone()), "{wrapper}");
+        }
+        assert_eq!(name(&["timeout", "9", "no-such-command-anywhere"]), None);
+        assert_eq!(
+            name(&["chroot", "/srv", "sh", &shell]),
+            Some(format!("chroot /srv {shell}"))
+        );
         assert_eq!(name(&["no-such-command-anywhere"]), None);
         assert_eq!(name(&["/no/such/file"]), None);
         std::fs::remove_dir_all(&directory).expect("removed");

@@ -1,0 +1,221 @@
+//! Commands that only run another: an application is known by what is run.
+//!
+//! Most of them become it by exec, or wait for it, and set its surroundings: it is looked for among their words. Others run it in
+//! another root directory, where only they know what a path means: there, both name it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// A command that runs another: its name, the letters and the names of those of its options that take the next word as their
+/// value, and how many words of its own come before the command. None of them takes options after these.
+type Wrapper = (&'static str, &'static [u8], &'static [&'static str], usize);
+
+/// Those that run it where it was looked up. env(1) is one of them, with words of its own kind.
+const WRAPPERS: [Wrapper; 9] = [
+    (
+        "chrt",
+        b"DPT",
+        &["--sched-deadline", "--sched-period", "--sched-runtime"],
+        1,
+    ),
+    (
+        "ionice",
+        b"cnPpu",
+        &["--class", "--classdata", "--pgid", "--pid", "--uid"],
+        0,
+    ),
+    ("nice", b"n", &["--adjustment"], 0),
+    ("nohup", b"", &[], 0),
+    ("setsid", b"", &[], 0),
+    ("stdbuf", b"eio", &["--error", "--input", "--output"], 0),
+    ("taskset", b"", &[], 1),
+    ("time", b"fo", &["--format", "--output"], 0),
+    ("timeout", b"ks", &["--kill-after", "--signal"], 1),
+];
+
+const CHROOT: Wrapper = ("chroot", b"", &["--groups", "--userspec"], 1);
+
+/// The first of its words is `run`.
+const FLATPAK: Wrapper = (
+    "flatpak",
+    b"",
+    &[
+        "--arch",
+        "--branch",
+        "--command",
+        "--commit",
+        "--cwd",
+        "--filesystem",
+        "--runtime",
+        "--runtime-version",
+    ],
+    0,
+);
+
+/// Options of bwrap(1) with two values; with none are those below, and `--unshare-...`; `--overlay` has three, all others one.
+const BWRAP_TWO: [&str; 14] = [
+    "--bind",
+    "--bind-data",
+    "--bind-fd",
+    "--bind-try",
+    "--chmod",
+    "--dev-bind",
+    "--dev-bind-try",
+    "--file",
+    "--ro-bind",
+    "--ro-bind-data",
+    "--ro-bind-fd",
+    "--ro-bind-try",
+    "--setenv",
+    "--symlink",
+];
+const BWRAP_NONE: [&str; 7] = [
+    "--as-pid-1",
+    "--assert-userns-disabled",
+    "--clearenv",
+    "--die-with-parent",
+    "--disable-userns",
+    "--new-session",
+    "--share-net",
+];
+
+/// Whether a program of this name only runs others.
+pub fn is_wrapper(name: &str) -> bool {
+    WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name)
+        || matches!(name, "bwrap" | "chroot" | "env" | "flatpak")
+}
+
+/// The words of the command that a wrapper of this name runs where it is itself. `words` begin with the wrapper.
+pub fn wrapped<'a, W: AsRef<OsStr>>(name: &str, words: &'a [W]) -> Option<&'a [W]> {
+    let wrapper = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)?;
+    after_own(wrapper, words.get(1..)?)
+}
+
+/// The words of the command that a wrapper of this name runs in another root directory, after those that name that, as
+/// far as they do.
+pub fn in_other_root<'a>(name: &str, words: &'a [String]) -> Option<(String, &'a [String])> {
+    let rest = words.get(1..)?;
+    match name {
+        "bwrap" => Some((name.into(), after_bwrap(rest)?)),
+        "chroot" => {
+            let command = after_own(&CHROOT, rest)?;
+            let root = rest.len().checked_sub(command.len() + 1)?;
+            Some((format!("chroot {}", rest[root]), command))
+        }
+        "flatpak" if rest.first()? == "run" => {
+            Some(("flatpak run".into(), after_own(&FLATPAK, &rest[1..])?))
+        }
+        _ => None,
+    }
+}
+
+fn after_own<'a, W: AsRef<OsStr>>(
+    &(_, letters, names, operands): &Wrapper,
+    mut words: &'a [W],
+) -> Option<&'a [W]> {
+    loop {
+        let word = words.first()?.as_ref().as_bytes();
+        let takes_next = match word {
+            b"--" => {
+                words = &words[1..];
+                break;
+            }
+            [b'-', b'-', ..] => names.iter().any(|name| name.as_bytes() == word),
+            // What follows the first letter that takes a value is that value.
+            [b'-', options @ ..] if !options.is_empty() => {
+                let valued = options.iter().position(|letter| letters.contains(letter));
+                valued.is_some_and(|at| at + 1 == options.len())
+            }
+            _ => break,
+        };
+        words = words.get(1 + usize::from(takes_next)..)?;
+    }
+    words.get(operands..).filter(|command| !command.is_empty())
+}
+
+fn after_bwrap(mut words: &[String]) -> Option<&[String]> {
+    loop {
+        let values = match words.first()?.as_str() {
+            "--" => return words.get(1..).filter(|command| !command.is_empty()),
+            option if !option.starts_with("--") => return Some(words),
+            option if BWRAP_TWO.contains(&option) => 2,
+            option if BWRAP_NONE.contains(&option) || option.starts_with("--unshare-") => 0,
+            "--overlay" => 3,
+            _ => 1,
+        };
+        words = words.get(1 + values..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrapper_runs_what_follows_its_own_words() {
+        for (line, command) in [
+            ("nice gimp -n 5", Some("gimp -n 5")),
+            ("nice -n 5 gimp", Some("gimp")),
+            ("nice -n5 gimp", Some("gimp")),
+            ("nice -5 --adjustment=3 -- gimp", Some("gimp")),
+            ("nice --adjustment 5 gimp", Some("gimp")),
+            ("timeout 10 gimp x", Some("gimp x")),
+            ("timeout -k 5 -sKILL --foreground 10 gimp", Some("gimp")),
+            ("setsid -fw gimp", Some("gimp")),
+            ("stdbuf -oL -e 0 gimp", Some("gimp")),
+            ("ionice -c 3 -t gimp", Some("gimp")),
+            ("ionice -c2 -n0 gimp", Some("gimp")),
+            ("taskset -c 0,1 gimp", Some("gimp")),
+            ("chrt --batch 0 gimp", Some("gimp")),
+            ("nohup gimp", Some("gimp")),
+            ("time -vf %e gimp", Some("gimp")),
+            ("timeout 10", None),
+            ("timeout", None),
+            ("nice -n", None),
+            ("gimp x", None),
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let found = wrapped(words[0], &words).map(|words| words.join(" "));
+            assert_eq!(found.as_deref(), command, "{line}");
+        }
+    }
+
+    #[test]
+    fn who_has_another_root_directory_is_named_with_what_it_runs_there() {
+        for (line, expected) in [
+            (
+                "chroot /srv/x /bin/app -v",
+                Some("chroot /srv/x: /bin/app -v"),
+            ),
+            (
+                "chroot --userspec=1:1 --groups 5 /srv/x app",
+                Some("chroot /srv/x: app"),
+            ),
+            (
+                "flatpak run --branch=stable org.x.Y f",
+                Some("flatpak run: org.x.Y f"),
+            ),
+            (
+                "flatpak run --command sh org.x.Y",
+                Some("flatpak run: org.x.Y"),
+            ),
+            (
+                "bwrap --ro-bind / / --unshare-pid --dev /dev -- /app/bin/x y",
+                Some("bwrap: /app/bin/x y"),
+            ),
+            (
+                "bwrap --args 30 --overlay a b c --clearenv x",
+                Some("bwrap: x"),
+            ),
+            ("chroot /srv/x", None),
+            ("flatpak list", None),
+            ("flatpak", None),
+            ("bwrap --bind / /", None),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let found = in_other_root(&words[0], &words);
+            let found = found.map(|(by, command)| format!("{by}: {}", command.join(" ")));
+            assert_eq!(found.as_deref(), expected, "{line}");
+        }
+    }
+}
