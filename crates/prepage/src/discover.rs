@@ -45,7 +45,7 @@ pub fn named(text: &str) -> Named {
     let found = directories.find_map(|d| std::fs::canonicalize(Path::new(d).join(text)).ok());
     Named {
         text: text.to_owned(),
-        executable: found.and_then(|path| path.into_os_string().into_string().ok()),
+        executable: found.map(|path| path.to_string_lossy().into_owned()),
     }
 }
 

@@ -489,7 +489,7 @@ fn eight_applications_take_no_wakeups_and_little_memory() {
     );
     let apps = TempDir::new();
     let running: Vec<_> = (0..8)
-        .map(|n| application(&apps, &format!("app{n}")))
+        .map(|n| application(&apps, format!("app{n}")))
         .collect();
     for app in &running {
         let pid = app.pid().to_string();

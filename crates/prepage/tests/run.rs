@@ -6,6 +6,7 @@ use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -143,6 +144,15 @@ fn what_a_wrapper_runs_is_the_application() {
         let words: Vec<&OsStr> = words.map(OsStr::new).collect();
         assert_eq!(reported_app(&directory, &words), app, "{wrapper}");
     }
+}
+
+#[test]
+fn an_executable_whose_path_is_no_text_is_helped() {
+    let directory = TempDir::new();
+    let path = directory.path().join(OsStr::from_bytes(b"sh\xff"));
+    std::fs::copy("/bin/sh", &path).expect("copied");
+    let app = reported_app(&directory, &[path.as_os_str(), "-c".as_ref(), ":".as_ref()]);
+    assert!(app.ends_with("/sh\u{fffd}@0"), "{app}");
 }
 
 #[test]
@@ -714,23 +724,24 @@ fn the_service_learns_launches_among_other_mounts() {
 
 #[test]
 fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
-    let service = Service::start("[launch]\nt_idle_ms = 300\n");
-    let apps = TempDir::new();
-    let app = common::application(&apps, "seen");
-    service.call(&["track", "--pid", &app.pid().to_string()]);
-    drop(app);
-    let state = || service.json(&["status"])["apps"][0]["state"].clone();
-    wait_until("its end", || state() == "not running");
-    let _app = common::application(&apps, "seen");
-    wait_until("the launch", || !launches(&service).is_empty());
-    let launch = &launches(&service)[0];
-    assert!(launch["noticed_us"].is_u64(), "{launch}");
-    assert!(
-        launch["app"]
-            .as_str()
-            .is_some_and(|app| app.contains("/seen@")),
-        "{launch}"
-    );
+    for name in [&b"seen"[..], b"seen\xff"].map(OsStr::from_bytes) {
+        let service = Service::start("[launch]\nt_idle_ms = 300\n");
+        let apps = TempDir::new();
+        let app = common::application(&apps, name);
+        service.call(&["track", "--pid", &app.pid().to_string()]);
+        drop(app);
+        let state = || service.json(&["status"])["apps"][0]["state"].clone();
+        wait_until("its end", || state() == "not running");
+        let _app = common::application(&apps, name);
+        wait_until("the launch", || !launches(&service).is_empty());
+        let launch = &launches(&service)[0];
+        assert!(launch["noticed_us"].is_u64(), "{launch}");
+        let app = launch["app"].as_str().expect("a name");
+        assert!(
+            app.contains(&format!("/{}@", name.to_string_lossy())),
+            "{launch}"
+        );
+    }
 }
 
 /// Whether an application is listed says the configuration alone: it need not have run before, nor run on until it is

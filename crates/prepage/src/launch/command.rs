@@ -36,15 +36,16 @@ pub fn future_process(command: &[OsString], owner: u32) -> Option<ProcessFacts> 
         file = find(next.first()?)?;
         words = next;
     }
-    let text = |path: PathBuf| path.into_os_string().into_string().ok();
+    // As /proc/PID is read: what is no text has a name all the same.
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
     Some(ProcessFacts {
         uid: owner,
-        exe: Some(text(std::fs::canonicalize(&file).ok()?)?),
+        exe: Some(text(std::fs::canonicalize(&file).ok()?)),
         arguments: words
             .iter()
             .map(|w| w.to_string_lossy().into_owned())
             .collect(),
-        directory: std::env::current_dir().ok().and_then(text),
+        directory: std::env::current_dir().ok().map(text),
         ..ProcessFacts::default()
     })
 }

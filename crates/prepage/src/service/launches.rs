@@ -232,7 +232,7 @@ impl Service {
         let is_named = |path: &str| names.contains(base_name(path));
         let wants = |pid: i32, path: &str| {
             let is_link_to_one =
-                || process::exe(pid).is_ok_and(|exe| exe.to_str().is_some_and(is_named));
+                || process::exe(pid).is_ok_and(|exe| is_named(&exe.to_string_lossy()));
             is_any || has_groups || is_named(path) || may_run_scripts(path) || is_link_to_one()
         };
         let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());

@@ -20,7 +20,7 @@ pub struct Exec {
     pub at: Nanos,
     /// Which process.
     pub pid: i32,
-    /// The file, as it was given to execve(2): a script's own path.
+    /// The file, as it was given to execve(2): a script's own path; what is no text in it is replaced.
     pub path: String,
 }
 
@@ -73,14 +73,14 @@ impl Execs {
         let (trace, mut execs) = (&self.trace, Vec::new());
         self.rings.drain(|sample| {
             let event = trace.decode(sample.event_id, sample.raw);
-            let path = event.and_then(|event| std::str::from_utf8(event.path).ok());
+            let path = event.map(|event| String::from_utf8_lossy(event.path));
             if let Some(path) =
                 path.filter(|path| execs.len() < EXECS_MAX && wants(sample.pid, path))
             {
                 execs.push(Exec {
                     at: sample.time_ns,
                     pid: sample.pid,
-                    path: path.to_owned(),
+                    path: path.into_owned(),
                 });
             }
         });

@@ -73,13 +73,13 @@ impl Drop for Running {
 }
 
 /// An application: a copy of sleep(1) under a name of its own, in a session of its own.
-pub fn application(directory: &TempDir, name: &str) -> Running {
+pub fn application(directory: &TempDir, name: impl AsRef<Path>) -> Running {
     let program = program(directory, name);
     application_by(&program, Command::new("setsid").arg(&program).arg("600"))
 }
 
 /// A copy of sleep(1) under a name of its own.
-pub fn program(directory: &TempDir, name: &str) -> PathBuf {
+pub fn program(directory: &TempDir, name: impl AsRef<Path>) -> PathBuf {
     let program = directory.path().join(name);
     if !program.exists() {
         std::fs::copy("/bin/sleep", &program).expect("a copy of sleep");
