@@ -17,12 +17,12 @@ mod rings;
 mod track;
 
 pub use coldness::Coldness;
+pub use path_profile::PathProfile;
 pub use prefetch::PrefetchOutcome;
 
 use crate::error::Result;
 use crate::fetch::cores::Cores;
 use crate::launch::crew::Crew;
-use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::recorder::{Begun, Command, Opened};

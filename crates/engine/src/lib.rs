@@ -19,6 +19,8 @@ pub mod store;
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use executor::{COPIES_MAX, Executor, FaultBurst, Members};
-pub use launch::{Coldness, Launch, LaunchResult, Launches, MeasuredLaunch, PrefetchOutcome};
+pub use launch::{
+    Coldness, Launch, LaunchResult, Launches, MeasuredLaunch, PathProfile, PrefetchOutcome,
+};
 pub use members::Rights;
 pub use params::{CorePolicy, EngineParams, FetchParams, FileOrder, ObserveParams, ThreadPolicy};

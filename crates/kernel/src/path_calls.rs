@@ -142,6 +142,11 @@ impl PathTracer {
         }
     }
 
+    /// Whether nobody is traced any more.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Waits for the tree to end.
     pub fn wait(mut self) -> Result<Traced> {
         self.join()

@@ -6,6 +6,7 @@ use crate::wire::Request;
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::launch::manager::Phase;
 use prepage_core::launch::misses::Misses;
+use prepage_core::launch::recording::CallKind;
 use prepage_core::outcome::SwitchRecord;
 use prepage_core::params::Mode;
 use prepage_engine::CorePolicy;
@@ -88,6 +89,22 @@ pub struct LaunchBeginParameters {
     /// How this launch differs from what is configured.
     #[serde(default)]
     pub options: LaunchOptions,
+    /// Whether the caller traces it.
+    #[serde(default)]
+    pub tracing: Tracing,
+}
+
+/// Whether whoever launches a program traces its paths, where they are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tracing {
+    /// It does not.
+    #[default]
+    No,
+    /// It can: then the launch begins with the next call.
+    Possible,
+    /// It does.
+    Ready,
 }
 
 /// Parameters of the methods on one launch.
@@ -116,6 +133,18 @@ pub struct LaunchEndParameters {
     pub launch: u64,
     /// How it went on.
     pub outcome: LaunchOutcome,
+}
+
+/// Parameters of `LaunchPaths`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchPathsParameters {
+    /// As in [`LaunchParameters`].
+    pub launch: u64,
+    /// Path calls, in order: what each did, its absolute path, and whether that was found.
+    pub calls: Vec<(CallKind, String, bool)>,
+    /// With the last of them: whether these are all that the launch made.
+    pub complete: Option<bool>,
 }
 
 /// Parameters of `SetMode`.
@@ -190,6 +219,8 @@ pub enum Call {
     LaunchBegin(LaunchBeginParameters),
     /// `LaunchEnd`
     LaunchEnd(LaunchEndParameters),
+    /// `LaunchPaths`
+    LaunchPaths(LaunchPathsParameters),
     /// `LaunchPrefetched`
     LaunchPrefetched(LaunchParameters),
     /// `LaunchReport`
@@ -237,6 +268,7 @@ impl Call {
             (INTERFACE, "SwitchEnd") => read(parameters).map(Self::SwitchEnd),
             (INTERFACE, "LaunchBegin") => read(parameters).map(Self::LaunchBegin),
             (INTERFACE, "LaunchEnd") => read(parameters).map(Self::LaunchEnd),
+            (INTERFACE, "LaunchPaths") => read(parameters).map(Self::LaunchPaths),
             (INTERFACE, "LaunchPrefetched") => read(parameters).map(Self::LaunchPrefetched),
             (INTERFACE, "LaunchReport") => read(parameters).map(Self::LaunchReport),
             (INTERFACE, "SetMode") => read(parameters).map(Self::SetMode),
@@ -315,6 +347,15 @@ pub struct LaunchBeginReply {
     pub decision: DecisionRecord,
     /// Whether the caller should wait for `LaunchPrefetched` before it executes the program.
     pub waits: bool,
+    /// Whether its paths are wanted: it has not begun, and does with the next call ([`Tracing`]).
+    pub awaits_tracer: bool,
+}
+
+/// Reply to `LaunchPaths`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchPathsReply {
+    /// Whether the launch is over: then it need not be traced any more.
+    pub over: bool,
 }
 
 /// Reply to `LaunchPrefetched`.

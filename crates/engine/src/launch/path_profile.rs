@@ -24,6 +24,11 @@ impl PathProfile {
         Ok(Self { tracer, calls })
     }
 
+    /// Whether nobody is traced any more.
+    pub fn is_over(&self) -> bool {
+        self.tracer.is_over()
+    }
+
     /// Lets go of the launch. Returns its calls in order, and whether these are all.
     pub fn finish(self) -> (Vec<PathCall>, bool) {
         let traced = self.tracer.detach();

@@ -6,6 +6,7 @@ mod alone;
 mod by_service;
 mod own_cost;
 mod plain;
+mod tracer;
 mod words;
 
 pub use plain::plain;

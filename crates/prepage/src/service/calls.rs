@@ -126,6 +126,7 @@ impl Service {
             Call::SwitchEnd(target) => self.call_end(caller, &target),
             Call::LaunchBegin(parameters) => self.call_launch_begin(caller, &parameters),
             Call::LaunchEnd(parameters) => self.call_launch_end(caller, parameters),
+            Call::LaunchPaths(parameters) => self.call_launch_paths(caller, parameters),
             Call::LaunchPrefetched(asked) => self.call_launch_prefetched(caller, asked.launch),
             Call::LaunchReport(asked) => self.call_launch_report(caller, asked.launch),
             Call::SetMode(parameters) => self.call_mode(caller, parameters),

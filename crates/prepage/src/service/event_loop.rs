@@ -43,6 +43,7 @@ impl Service {
             self.socket.deadline(),
             pressure,
             self.listening_again,
+            self.launches.as_ref().and_then(|l| l.deadline()),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -72,6 +73,7 @@ impl Service {
         let now = monotonic_ns();
         self.step(now, Event::Tick);
         self.socket.close_late(now);
+        self.end_waiting_for_paths(now);
         if self.pressure.as_mut().is_some_and(|p| p.is_over(now)) {
             self.step(
                 now,

@@ -4,9 +4,10 @@ use super::Service;
 use super::calls::{Answer, may_act, not_found, reply};
 use super::poller::{Poller, Token};
 use super::ready::{READY_MAX, ReadyLaunches};
+use super::traced::{TRACED_MAX, Traced};
 use crate::api::{
     ApiError, LaunchBeginParameters, LaunchBeginReply, LaunchEndParameters, LaunchOutcome,
-    LaunchPrefetchedReply, LaunchReportReply,
+    LaunchPrefetchedReply, LaunchReportReply, Tracing,
 };
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
@@ -23,7 +24,7 @@ use prepage_core::launch::manager::{LaunchState, Phase};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::params::launch::LaunchStart;
-use prepage_engine::{Coldness, Launch, Launches, Rights};
+use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::process::{self, ProcessStatus};
 use prepage_kernel::support::Support;
@@ -54,7 +55,7 @@ const GIVEN_UP: &str = "a file system does not answer: what a launch showed is n
 
 /// A launch that is not over.
 #[derive(Debug)]
-struct UnderWay {
+pub(super) struct UnderWay {
     app: AppId,
     root_pid: i32,
     circumstances: Circumstances,
@@ -63,6 +64,8 @@ struct UnderWay {
     noticed_us: Option<u64>,
     /// The program was not executed: nothing is learned.
     has_failed: bool,
+    /// Its paths, if whoever launches it traces it.
+    pub(super) traced: Option<Traced>,
 }
 
 /// What helps launches.
@@ -86,6 +89,17 @@ struct Launching<'a> {
     began: Nanos,
     options: LaunchOptions,
     is_announced: bool,
+    tracing: Tracing,
+}
+
+/// What comes of a launch that begins.
+enum Begun {
+    /// Nothing is done for it.
+    Alone,
+    /// It has not begun: its paths are wanted, and whoever launches it can trace it.
+    AwaitsTracer,
+    /// It has.
+    Launch(u64, Box<Decided>),
 }
 
 impl LaunchHelp {
@@ -165,6 +179,19 @@ impl LaunchHelp {
             records.pop_front();
         }
         records.push_back((id, record));
+    }
+
+    /// The launches under way that are traced.
+    pub(super) fn traced(&mut self) -> impl Iterator<Item = &mut Traced> {
+        let launches = self.under_way.values_mut();
+        launches.filter_map(|launch| launch.traced.as_mut())
+    }
+
+    /// When the next result has waited long enough for its paths.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        let launches = self.under_way.values();
+        let traced = launches.filter_map(|launch| launch.traced.as_ref());
+        traced.filter_map(Traced::deadline).min()
     }
 
     fn is_under_way(&self, pid: i32) -> bool {
@@ -271,6 +298,7 @@ impl Service {
                 began: exec.at,
                 options: LaunchOptions::default(),
                 is_announced: false,
+                tracing: Tracing::No,
             });
         }
         if is_found {
@@ -278,18 +306,19 @@ impl Service {
         }
     }
 
-    /// Decides on a launch and begins it; none where nothing is done.
-    fn begin_launch(&mut self, launching: Launching<'_>) -> Option<(u64, Decided)> {
+    /// Decides on a launch and begins it.
+    fn begin_launch(&mut self, launching: Launching<'_>) -> Begun {
         let Launching {
             app,
             process,
             began,
             options,
             is_announced,
+            tracing,
         } = launching;
         let mode = self.machine.mode();
         if mode == Mode::Off || options.is_default() && self.store.pass_launch(&app) {
-            return None;
+            return Begun::Alone;
         }
         let unknown = LaunchState::default();
         let state = self
@@ -302,7 +331,9 @@ impl Service {
             _ => process.exe.as_deref().unwrap_or_default(),
         };
         let circumstances = Circumstances::find(name, process, params, &state.sequence);
-        let help = self.launches.as_mut()?;
+        let Some(help) = &mut self.launches else {
+            return Begun::Alone;
+        };
         let ready = options
             .is_default()
             .then(|| help.ready.take(&app, state, &circumstances));
@@ -312,10 +343,16 @@ impl Service {
         if !matches!(mode, Mode::File | Mode::Full) {
             decided.decision.prefetch = None;
         }
-        let rights = rights(process::status(process.pid).ok()?, app.owner)?;
-        if !decided.does_something() {
-            return None;
+        let wants_paths = decided.decision.profiles_paths && help.traced().count() < TRACED_MAX;
+        decided.decision.profiles_paths = wants_paths && tracing == Tracing::Ready;
+        if wants_paths && tracing == Tracing::Possible {
+            return Begun::AwaitsTracer;
         }
+        let status = process::status(process.pid).ok();
+        let rights = status.and_then(|status| rights(status, app.owner));
+        let Some(rights) = rights.filter(|_| decided.does_something()) else {
+            return Begun::Alone;
+        };
         let id = help.next;
         help.next += 1;
         help.engine
@@ -327,9 +364,10 @@ impl Service {
             decided: decided.clone(),
             noticed_us: (!is_announced).then(|| monotonic_ns().saturating_sub(began) / 1_000),
             has_failed: false,
+            traced: decided.decision.profiles_paths.then(Traced::default),
         };
         help.under_way.insert(id, launch);
-        Some((id, decided))
+        Begun::Launch(id, Box::new(decided))
     }
 
     /// Launches are over.
@@ -337,36 +375,55 @@ impl Service {
         let Some(help) = &mut self.launches else {
             return;
         };
-        for result in help.engine.results() {
-            let Some(launch) = help.under_way.remove(&result.id) else {
-                continue;
+        let mut results = help.engine.results();
+        results.retain(|result| help.under_way.contains_key(&result.id));
+        for result in results {
+            let launch = self.launches.as_mut();
+            let launch = launch.and_then(|help| help.under_way.get_mut(&result.id));
+            let result = match launch.and_then(|launch| launch.traced.as_mut()) {
+                Some(traced) => traced.take_result(result),
+                None => Some(result),
             };
-            if result.is_given_up {
-                log_warning!("{}: {GIVEN_UP}", launch.app);
-                let is_said = self.missing.iter().any(|missing| missing == GIVEN_UP);
-                self.missing.extend((!is_said).then(|| GIVEN_UP.into()));
-            }
-            let plan = launch.decided.decision.prefetch.as_ref();
-            let is_launch = plan.is_none_or(|plan| plan.start != LaunchStart::Only);
-            if launch.has_failed {
-                continue;
-            }
-            let mut record = LaunchRecord::new(&launch.app, &launch.decided, &result);
-            record.noticed_us = launch.noticed_us;
-            if is_launch {
-                let stored = self.store.load(&launch.app);
-                let mut state = stored.map(|s| s.launch.clone()).unwrap_or_default();
-                launch.circumstances.conclude(&mut state, &result);
-                self.store.save_launch(&launch.app, &state);
-                let circumstances = Circumstances {
-                    params: self.config.launch.clone(),
-                    changed_files: Vec::new(),
-                    ..launch.circumstances
-                };
-                help.ready.make(&launch.app, &state, circumstances);
-            }
-            help.keep(&launch.app, result.id, record);
+            result.into_iter().for_each(|result| self.conclude(result));
         }
+    }
+
+    /// Learns from a launch that is over.
+    pub(super) fn conclude(&mut self, mut result: LaunchResult) {
+        let Some(help) = &mut self.launches else {
+            return;
+        };
+        let Some(mut launch) = help.under_way.remove(&result.id) else {
+            return;
+        };
+        if let Some((traced, recording)) = launch.traced.take().zip(result.recording.as_mut()) {
+            traced.complete(recording);
+        }
+        if result.is_given_up {
+            log_warning!("{}: {GIVEN_UP}", launch.app);
+            let is_said = self.missing.iter().any(|missing| missing == GIVEN_UP);
+            self.missing.extend((!is_said).then(|| GIVEN_UP.into()));
+        }
+        let plan = launch.decided.decision.prefetch.as_ref();
+        let is_launch = plan.is_none_or(|plan| plan.start != LaunchStart::Only);
+        if launch.has_failed {
+            return;
+        }
+        let mut record = LaunchRecord::new(&launch.app, &launch.decided, &result);
+        record.noticed_us = launch.noticed_us;
+        if is_launch {
+            let stored = self.store.load(&launch.app);
+            let mut state = stored.map(|s| s.launch.clone()).unwrap_or_default();
+            launch.circumstances.conclude(&mut state, &result);
+            self.store.save_launch(&launch.app, &state);
+            let circumstances = Circumstances {
+                params: self.config.launch.clone(),
+                changed_files: Vec::new(),
+                ..launch.circumstances
+            };
+            help.ready.make(&launch.app, &state, circumstances);
+        }
+        help.keep(&launch.app, result.id, record);
     }
 
     /// `LaunchBegin`: the caller's own process is about to execute a program.
@@ -405,25 +462,33 @@ impl Service {
             began: monotonic_ns(),
             options: given.options,
             is_announced: true,
+            tracing: given.tracing,
         });
+        let awaits_tracer = matches!(begun, Begun::AwaitsTracer);
+        let begun = match &begun {
+            Begun::Launch(id, decided) => Some((*id, decided.as_ref())),
+            Begun::Alone | Begun::AwaitsTracer => None,
+        };
         let stored = self.store.load(&app);
         let phase = stored.map_or(Phase::default(), |s| s.launch.phase);
-        let plan = begun
-            .as_ref()
-            .and_then(|(_, d)| d.decision.prefetch.as_ref());
+        let plan = begun.and_then(|(_, d)| d.decision.prefetch.as_ref());
         reply(LaunchBeginReply {
             app: app.to_string(),
-            launch: begun.as_ref().map(|(id, _)| *id),
-            phase: begun.as_ref().map_or(phase, |(_, d)| d.state.phase),
+            launch: begun.map(|(id, _)| id),
+            phase: begun.map_or(phase, |(_, d)| d.state.phase),
             waits: plan.is_some_and(|plan| plan.start != LaunchStart::Together),
             decision: begun
-                .as_ref()
                 .map(|(_, d)| DecisionRecord::from(d))
                 .unwrap_or_default(),
+            awaits_tracer,
         })
     }
 
-    fn own_launch(&mut self, caller: Caller, id: u64) -> Result<&mut UnderWay, ApiError> {
+    pub(super) fn own_launch(
+        &mut self,
+        caller: Caller,
+        id: u64,
+    ) -> Result<&mut UnderWay, ApiError> {
         let help = self.launches.as_mut();
         let launch = help.and_then(|help| help.under_way.get_mut(&id));
         launch
@@ -482,6 +547,7 @@ fn launch(id: u64, root_pid: i32, rights: Rights, began: Nanos, decided: &Decide
         decision: decided.decision.clone(),
         coldness: Coldness::watch(&decided.decision, root_pid),
         sequence: Arc::clone(&decided.state.sequence),
+        // Whoever launches it does, if anybody.
         traces_paths: false,
         // They were open before any launch.
         rings_wait_max: Duration::ZERO,

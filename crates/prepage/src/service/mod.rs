@@ -13,6 +13,7 @@ mod recording;
 mod reload;
 mod signals;
 mod start;
+mod traced;
 mod tracking;
 
 pub use findings::{Finding, State, findings};

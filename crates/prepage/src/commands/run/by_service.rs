@@ -1,5 +1,6 @@
 //! A launch that the service helps: it is told, and answers once the prefetch has begun.
 
+use super::tracer::Tracer;
 use super::{Asked, append_record, execute, words};
 use crate::api::*;
 use crate::client::Client;
@@ -32,14 +33,27 @@ pub fn run(mut client: Client, socket: &Path, asked: &Asked) -> ExitCode {
             .map_err(|e| arguments.say(format_args!("no report: {e}")))
             .ok()
     });
-    let begun: Result<LaunchBeginReply, _> = client.call(
-        "LaunchBegin",
-        &LaunchBeginParameters {
-            exe,
+    let mut begin = |tracing| -> Result<LaunchBeginReply, _> {
+        let parameters = LaunchBeginParameters {
+            exe: exe.clone(),
             name: asked.app.name.to_string(),
             options: asked.options,
-        },
-    );
+            tracing,
+        };
+        client.call("LaunchBegin", &parameters)
+    };
+    let mut begun = begin(Tracing::Possible);
+    let mut tracer = None;
+    if begun.as_ref().is_ok_and(|begun| begun.awaits_tracer) {
+        let started = Tracer::start(socket);
+        tracer = started
+            .map_err(|e| arguments.say(format_args!("not traced: {e}")))
+            .ok();
+        begun = begin(match tracer {
+            Some(_) => Tracing::Ready,
+            None => Tracing::No,
+        });
+    }
     let begun = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -58,7 +72,8 @@ pub fn run(mut client: Client, socket: &Path, asked: &Asked) -> ExitCode {
         // It may have been killed.
         let _ = reporter.write_all(&launch.to_ne_bytes());
     }
-    let status = execute(None, arguments);
+    let tracer = tracer.filter(|_| begun.decision.profiles_paths);
+    let status = execute(tracer.map(|tracer| tracer.trace(launch)), arguments);
     if arguments.runs_command() {
         let outcome = LaunchOutcome::Failed;
         let told = client.call("LaunchEnd", &LaunchEndParameters { launch, outcome });
