@@ -191,8 +191,11 @@ impl Roster {
     }
 }
 
+/// By two signs, since addresses that are not randomized are the same after an exec of the same program, and an address space
+/// that a parent shares (vfork) lives on.
 fn is_same_instance(member: &Member) -> bool {
     member.process.is_alive()
+        && member.pagemap.is_of_living()
         && process::exec_generation(member.instance.pid).ok() == Some(member.instance.exec)
 }
 

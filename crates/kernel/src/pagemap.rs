@@ -184,6 +184,12 @@ impl Pagemap {
         Error::new(operation, format!("/proc/{}/pagemap", self.pid), error)
     }
 
+    /// Whether the address space is still some process's: after an exec it is not.
+    pub fn is_of_living(&self) -> bool {
+        self.read(0, &mut [PageEntry::default()])
+            .is_ok_and(|read| read == 1)
+    }
+
     /// Reads the entries of the pages from `first_page` on and returns how many were read: fewer than asked at the end
     /// of the address space, none when the process has exited. Pages without a mapping have an empty entry.
     pub fn read(&self, first_page: u64, entries: &mut [PageEntry]) -> Result<usize> {

@@ -361,7 +361,7 @@ pub fn cmdline(pid: i32) -> Result<Vec<OsString>> {
 ///
 /// It mixes the addresses of text and stack (fields 26-28 of /proc/PID/stat, which address space randomisation draws
 /// anew at every exec) with the device and inode of the executable. With randomisation off, an exec of the *same*
-/// program goes unnoticed. It needs the right to ptrace-read the process; without it only the executable counts. An
+/// program goes unnoticed: [`crate::pagemap::Pagemap::is_of_living`] tells that. It needs the right to ptrace-read the process; without it only the executable counts. An
 /// executable on a file system that denies it even root (an AppImage's FUSE mount) counts for nothing, and no server is
 /// asked for one (AT_STATX_DONT_SYNC).
 pub fn exec_generation(pid: i32) -> Result<u64> {

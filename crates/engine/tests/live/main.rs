@@ -12,6 +12,7 @@ mod launch_places;
 mod launch_record;
 mod launch_rig;
 mod mappings;
+mod mid_fetch;
 mod rig;
 mod roots;
 mod store;

@@ -78,11 +78,18 @@ impl Rig {
         self.take_events();
     }
 
-    /// Waits until the switch's plan was fetched, pages that are only watched included.
+    /// Whether the switch's plan is being fetched still, pages that are only watched included.
+    pub fn is_fetching(&mut self) -> bool {
+        self.take_events();
+        // As the service does when a ring is half full.
+        self.engine.drain_faults();
+        !self.is_fetched
+    }
+
+    /// Waits until it was fetched.
     pub fn wait_for_fetch(&mut self) {
         for _ in 0..4_000 {
-            self.take_events();
-            if self.is_fetched {
+            if !self.is_fetching() {
                 return;
             }
             prepage_kernel::sched::sleep_us(1_000);
@@ -123,6 +130,7 @@ impl Rig {
 
     /// Begins a switch that fetches `plan`, whatever has been learned.
     pub fn fetch(&mut self, plan: &Plan) {
+        self.is_fetched = false;
         let (app, switch, now) = (self.app.clone(), 1, monotonic_ns());
         let (plan, mode) = (Arc::new(plan.clone()), Mode::Full);
         let observe = Action::Observe {

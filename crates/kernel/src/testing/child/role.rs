@@ -66,13 +66,17 @@ pub(super) fn contents(address: *mut u8) -> Vec<u8> {
 /// What "write" leaves in a page's first byte.
 const WRITTEN: u8 = 7;
 
-fn verify(address: *mut u8) {
+/// What "remap" leaves there.
+const REMAPPED: u8 = 9;
+
+/// Checks that a page holds what was written to it, and in its first byte one of these.
+fn verify(address: *mut u8, first: &[u8]) {
     let expected = contents(address);
     // SAFETY: a page that the parent says is mapped and readable; nobody writes to it meanwhile.
     let found = unsafe { std::slice::from_raw_parts(address, expected.len()) };
     let page = address as u64 / page_size();
     assert!(
-        [1, WRITTEN].contains(&found[0]) && found[1..] == expected[1..],
+        first.contains(&found[0]) && found[1..] == expected[1..],
         "page {page} changed"
     );
 }
@@ -82,8 +86,11 @@ fn check(result: libc::c_int, what: &str) {
 }
 
 fn act(action: &str, address: *mut u8) {
-    if action == "verify" {
-        return verify(address);
+    match action {
+        "verify" => return verify(address, &[1, WRITTEN]),
+        "verify_remapped" => return verify(address, &[REMAPPED]),
+        "remap" => return remap(address),
+        _ => {}
     }
     let size = page_size() as usize;
     let at = address.cast();
@@ -143,6 +150,19 @@ fn map(bytes: usize, flags: i32, file: Option<&File>) -> *mut u8 {
     let error = std::io::Error::last_os_error();
     assert_ne!(base, libc::MAP_FAILED, "mmap: {error}");
     base.cast()
+}
+
+/// Puts another page in the place of one.
+fn remap(address: *mut u8) {
+    let (size, protection) = (page_size() as usize, libc::PROT_READ | libc::PROT_WRITE);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: it takes the place of a page that this child mapped for this, and to which it holds no references.
+    let base = unsafe { libc::mmap(address.cast(), size, protection, flags, -1, 0) };
+    assert_eq!(base, address.cast(), "{}", std::io::Error::last_os_error());
+    let mut contents = contents(address);
+    contents[0] = REMAPPED;
+    // SAFETY: the page just mapped, to which nothing refers.
+    unsafe { address.copy_from_nonoverlapping(contents.as_ptr(), contents.len()) };
 }
 
 /// A huge page of x86-64 and of arm64 with 4 KiB pages, in bytes.
