@@ -184,13 +184,12 @@ pub(crate) fn open_event(attributes: &Attributes, subject: Subject) -> Result<Ow
     };
     if fd < 0 {
         let error = std::io::Error::last_os_error();
-        let denied = matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
-        let why = if denied { denied_hint() } else { String::new() };
-        return Err(Error::new(
-            "perf_event_open",
-            format!("event {} {subject}{why}", attributes.config),
-            error,
-        ));
+        // Who is denied one event is denied all.
+        let subject = match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => denied_hint(),
+            _ => format!("event {} {subject}", attributes.config),
+        };
+        return Err(Error::new("perf_event_open", subject, error));
     }
     // SAFETY: a descriptor that the kernel has just made for us and that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
@@ -198,10 +197,10 @@ pub(crate) fn open_event(attributes: &Attributes, subject: Subject) -> Result<Ow
 
 fn denied_hint() -> String {
     match paranoid() {
-        Ok(level) => {
-            format!(" (system-wide events need CAP_PERFMON; perf_event_paranoid is {level})")
-        }
-        Err(_) => " (no perf_event_paranoid: this kernel has no perf events)".to_owned(),
+        Ok(level) => format!(
+            "system-wide events (CAP_PERFMON is missing, or a container forbids the call; perf_event_paranoid is {level})"
+        ),
+        Err(_) => "events (no perf_event_paranoid: this kernel has no perf events)".to_owned(),
     }
 }
 

@@ -904,3 +904,53 @@ fn the_service_sees_interactive_launches_and_no_others() {
     assert!(own_launches().iter().all(noticed));
     drop((terminal, unseen));
 }
+
+/// Through setpriv(1), with the rights that root of a container has.
+fn without_tracing(program: &std::ffi::OsStr) -> Command {
+    const LACKS: &str = "-perfmon,-sys_admin,-sys_ptrace";
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", LACKS, "--inh-caps", LACKS]);
+    command.arg(program);
+    command
+}
+
+#[test]
+fn root_without_the_right_to_trace_is_told_what_is_missing_once_a_launch() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let store = store.to_str().expect("text");
+    for options in [&["-v"][..], &[], &["-v"]] {
+        let mut command = without_tracing(env!("CARGO_BIN_EXE_prepage").as_ref());
+        command.args(["run", "--store", store]).args(options);
+        command.args(["--", "sh", "-c", "echo ran; exit 7"]);
+        let ran = command.output().expect("this test needs setpriv");
+        let said = text(&ran.stderr);
+        let status = (ran.status.code(), text(&ran.stdout));
+        assert_eq!(status, (Some(7), "ran\n".into()), "{said}");
+        let told = said.lines().filter(|line| line.contains("CAP_PERFMON"));
+        let told: Vec<_> = told.collect();
+        assert_eq!(told.len(), options.len(), "{said}");
+        for part in ["not recorded", "what is known", "prepage doctor"] {
+            let is_said = |line: &&str| line.contains(part);
+            assert!(told.iter().all(is_said), "{part:?}: {said}");
+        }
+        assert!(!said.contains("in time"), "{said}");
+    }
+}
+
+#[test]
+fn a_service_without_the_right_to_trace_says_so_once_and_launches_run() {
+    let mut service = Service::start("");
+    service.signal(Signal::TERM);
+    service.wait();
+    let before = service.log().len();
+    let daemon = service.daemon();
+    let mut command = without_tracing(daemon.get_program());
+    service.start_by(command.args(daemon.get_args()));
+    let ran = service.try_call(&["run", "--", "sh", "-c", "exit 7"]);
+    let said = text(&ran.stderr);
+    assert_eq!((ran.status.code(), said.as_str()), (Some(7), ""));
+    let log = service.log().split_off(before);
+    let told = log.lines().filter(|line| line.contains("perf_event_open"));
+    assert_eq!(told.count(), 1, "{log}");
+}

@@ -259,7 +259,8 @@ impl Thread {
 
     /// Says what came of opening the rings.
     fn announce(&self, gate: Option<Arc<Gate>>, error: Option<Error>) {
-        let warning = error.map(|error| format!("{error}; launches are not learned"));
+        let cost = "launches are not learned; what is known of them is fetched";
+        let warning = error.map(|error| format!("{error}; {cost}"));
         // Nobody may want to know any more.
         let _ = self.opened.send(Opened {
             gate,

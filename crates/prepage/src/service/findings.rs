@@ -38,15 +38,10 @@ type Rule<'a> = (&'static str, &'a Fact, &'static str);
 /// Everything worth saying, in the order of importance.
 pub fn findings(support: &Support) -> Vec<Finding> {
     let mut list = vec![rights(support), swap(support)];
-    list.extend(
-        rules(support)
-            .into_iter()
-            .map(|(what, fact, cost)| of_fact(what, fact, cost)),
-    );
+    list.extend(events(support));
+    list.extend(rules(support).into_iter().map(of_fact));
     list.extend([
         pagemap_scan(support),
-        file_accesses(support),
-        block_requests(support),
         memory_controller(support),
         thaw(support),
     ]);
@@ -54,14 +49,38 @@ pub fn findings(support: &Support) -> Vec<Finding> {
     list
 }
 
-fn rules(support: &Support) -> [Rule<'_>; 15] {
-    [
+/// What comes as perf events: nothing does where they are denied, which is said once.
+fn events(support: &Support) -> Vec<Finding> {
+    let faults = (
+        "system-wide events (perf)",
+        &support.perf_major_faults,
+        "nothing is learned, neither of switches nor of launches, and neither the onset of faults nor an exec is a signal; what \
+         profiles hold is fetched as ever, and focus, thaw and explicit calls still work. It takes root with CAP_PERFMON, which \
+         containers do without (docker run --cap-add PERFMON, with a seccomp profile that lets perf_event_open pass): run \
+         prepage outside of it, or give it that",
+    );
+    if !faults.1.available {
+        return vec![of_fact(faults)];
+    }
+    let of_launches = [
         (
-            "demand faults (perf)",
-            &support.perf_major_faults,
-            "without root or CAP_PERFMON no demand fault is seen: nothing is learned of anonymous pages, and the \
-             onset of faults is no signal; file pages, focus, thaw and explicit calls still work",
+            "launches (exec tracepoint)",
+            &support.exec_tracepoint,
+            "a launch is seen only where somebody announces it",
         ),
+        (
+            "processes and mapped files of a launch (perf task records)",
+            &support.task_records,
+            "the processes and mapped files of a launch come from /proc, which misses what is short-lived",
+        ),
+    ];
+    let facts = [faults].into_iter().chain(of_launches).map(of_fact);
+    let accesses = [file_accesses(support), block_requests(support)];
+    facts.chain(accesses).collect()
+}
+
+fn rules(support: &Support) -> [Rule<'_>; 12] {
+    [
         (
             "page table view (pagemap)",
             &support.pagemap,
@@ -96,17 +115,7 @@ fn rules(support: &Support) -> [Rule<'_>; 15] {
         (
             "paths of files (fanotify)",
             &support.fanotify,
-            "paths come from /proc only: files that are read and closed at once stay unresolved",
-        ),
-        (
-            "launches (exec tracepoint)",
-            &support.exec_tracepoint,
-            "a launch is seen only where somebody announces it",
-        ),
-        (
-            "processes and mapped files of a launch (perf task records)",
-            &support.task_records,
-            "the processes and mapped files of a launch come from /proc, which misses what is short-lived",
+            "paths come from /proc only: files that are read and closed at once stay unresolved; it takes CAP_SYS_ADMIN",
         ),
         (
             "paths of a launch (ptrace)",
@@ -138,7 +147,7 @@ fn rules(support: &Support) -> [Rule<'_>; 15] {
     ]
 }
 
-fn of_fact(what: &'static str, fact: &Fact, cost: &'static str) -> Finding {
+fn of_fact((what, fact, cost): Rule<'_>) -> Finding {
     match fact.available {
         true => works(what, fact.detail.clone()),
         false => missing(what, fact.detail.clone(), cost),

@@ -123,8 +123,8 @@ impl LaunchHelp {
     }
 
     /// What the kernel refused, and what that costs.
-    pub fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Has the event loop told of launches that are over, and of execs.

@@ -71,15 +71,12 @@ pub fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let support = Support::probe();
     let mut missing = report(&support);
     let engine = Engine::start(&config.engine(), &support)?;
-    engine
-        .warnings()
-        .iter()
-        .for_each(|warning| log_warning!("{warning}"));
-    missing.extend_from_slice(engine.warnings());
     let launches = LaunchHelp::start(&config, &support)?;
-    for warning in launches.warnings() {
-        log_warning!("{warning}");
-        missing.push(warning);
+    // Where perf events are denied, all of it comes of that, which is said.
+    if support.perf_major_faults.available {
+        let refused = [engine.warnings(), launches.warnings()].concat();
+        refused.iter().for_each(|line| log_warning!("{line}"));
+        missing.extend(refused);
     }
     drop_unusable(&mut store);
     let service = Service::new(Parts {

@@ -158,19 +158,18 @@ impl Service {
     }
 
     pub fn start_again(&mut self, arguments: &[&str]) {
+        self.start_by(self.daemon().args(arguments));
+    }
+
+    /// Starts it by this command, and waits until it answers.
+    pub fn start_by(&mut self, command: &mut Command) {
         let path = self.directory.path().join("log");
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(path)
             .expect("a log");
-        let child = self
-            .daemon()
-            .args(arguments)
-            .stderr(log)
-            .spawn()
-            .expect("prepaged");
-        self.child = Some(child);
+        self.child = Some(command.stderr(log).spawn().expect("prepaged"));
         let socket = self.socket();
         wait_until("the service", || {
             std::os::unix::net::UnixStream::connect(&socket).is_ok()

@@ -363,8 +363,7 @@ impl Alone {
         let is_late = early == Some(Launched::Yes);
         let executed = self.let_go(detached, early)?;
         if decided.decision.records && !is_recorded {
-            self.say("not recorded: what reports accesses was not to be had in time");
-            launches.warnings().iter().for_each(|w| self.say(w));
+            self.say(format_args!("not recorded: {}", reason(&launches)));
         }
         Some(Begun {
             launches,
@@ -416,6 +415,17 @@ impl Alone {
         if let Err(error) = append_record(path, record) {
             self.say(format_args!("report {}: {error}", path.display()));
         }
+    }
+}
+
+/// Why a launch could not be recorded from its beginning.
+fn reason(launches: &Launches) -> String {
+    match launches.warnings() {
+        [] => "what reports accesses was not to be had in time".to_owned(),
+        refused => format!(
+            "{} (`prepage doctor` says what that takes)",
+            refused.join("; ")
+        ),
     }
 }
 
