@@ -1,15 +1,19 @@
-//! Launches whose files tracepoints, stat and we name differently: in another root directory, on overlays and subvolumes.
+//! Launches whose files lie elsewhere than on ext4 below our root directory: tracepoints, stat and we name them differently in
+//! another root directory, on overlays and on subvolumes; on tmpfs there is nothing to read.
 
 use crate::disks::Overlay;
 use crate::launch_rig::{
-    LaunchRig, WAIT_MAX, cached, drop_cache, launch, pages, prefetched, recorded,
+    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, launch, pages, plan, prefetched, recorded,
 };
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::FileId;
 use prepage_core::launch::manager::Decision;
 use prepage_core::launch::plan::{LaunchPlan, PlannedRead};
 use prepage_core::launch::recording::Recording;
+use prepage_engine::LaunchResult;
+use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Disk, Machine, run, unmount, write_clean};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -89,6 +93,95 @@ fn in_a_root_directory_that_is_no_mount_point() {
     let mut child = Child::spawn(1);
     child.chroot(&root);
     is_recorded_and_fetched(&mut child, Path::new("/file"), &file);
+}
+
+const DATA_PAGES: u64 = 64;
+
+/// A program and its data in this directory.
+fn program_in(directory: &Path) -> [PathBuf; 2] {
+    let [program, data] = ["program", "data"].map(|name| directory.join(name));
+    std::fs::copy("/bin/cat", &program).expect("copy");
+    write_clean(&data, DATA_PAGES);
+    [program, data]
+}
+
+/// Has it launched, which reads its data and prints it.
+fn launched(rig: &LaunchRig, program: &[PathBuf; 2], id: u64, decision: Decision) -> LaunchResult {
+    let words = program.each_ref().map(|path| path.to_str().expect("text"));
+    let held = HeldCommand::new(&words);
+    rig.begin(id, held.pid(), decision);
+    assert!(rig.launches.wait_prefetched(id, WAIT_MAX));
+    let (output, status) = held.run();
+    let bytes = DATA_PAGES * page_size();
+    assert_eq!((output.len() as u64, status), (bytes, 0));
+    assert!(output.bytes().all(|byte| byte == b'x'));
+    rig.result()
+}
+
+/// Pages that it has for sure.
+const PROGRAM_PAGES: u64 = 4;
+
+/// A plan of both.
+fn plan_of([program, data]: &[PathBuf; 2]) -> LaunchPlan {
+    let reads = [(&**program, 0, PROGRAM_PAGES), (&**data, 0, DATA_PAGES)];
+    plan(&reads, Vec::new())
+}
+
+#[test]
+fn on_xfs() {
+    let _machine = Machine::lock();
+    let disk = Disk::new(&["mkfs.xfs", "-q"], 300 << 20);
+    let path = disk.path("file");
+    write_clean(&path, 256);
+    is_recorded_and_fetched(&mut Child::spawn(1), &path, &path);
+
+    let program = program_in(&disk.path(""));
+    let rig = LaunchRig::new();
+    disk.remount();
+    let recording = launched(&rig, &program, 1, recorded()).recording;
+    let recording = recording.expect("recorded");
+    let (_, accessed) = of_file(&recording, &program[1]);
+    assert_eq!(accessed, pages(&[(0, DATA_PAGES)]));
+    assert!(of_file(&recording, &program[0]).1.contains(0));
+    let plan = plan_of(&program);
+    disk.remount();
+    let helped = launched(&rig, &program, 2, prefetched(plan));
+    let fetched = helped.prefetch.expect("prefetched").pages;
+    assert_eq!(fetched, PROGRAM_PAGES + DATA_PAGES);
+    assert!(helped.measured.stale_files.is_empty());
+}
+
+/// What is there is in memory, or was swapped out.
+#[test]
+fn on_tmpfs_a_program_runs_and_nothing_of_it_is_recorded_or_fetched() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let directory = Tmpfs::at(directory);
+    let program = program_in(&directory.0.0);
+    let rig = LaunchRig::new();
+    let recording = launched(&rig, &program, 1, recorded()).recording;
+    let recording = recording.expect("recorded");
+    assert_eq!(accesses(&recording, &directory.0.0), []);
+    assert!(!recording.accesses.is_empty(), "of libraries");
+    let helped = launched(&rig, &program, 2, prefetched(plan_of(&program)));
+    assert_eq!(helped.prefetch.expect("prefetched").pages, 0);
+    assert!(helped.measured.stale_files.is_empty());
+}
+
+/// A file system in memory, taken down at the end.
+struct Tmpfs(Directory);
+
+impl Tmpfs {
+    fn at(directory: Directory) -> Tmpfs {
+        let point = directory.0.to_str().expect("text");
+        run("mount", &["-t", "tmpfs", "tmpfs", point]);
+        Tmpfs(directory)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        unmount(&self.0.0);
+    }
 }
 
 /// It was opened before the launch, so that only the process itself tells its path.
