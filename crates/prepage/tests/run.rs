@@ -5,7 +5,7 @@ mod common;
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use rustix::process::Signal;
 use std::ffi::OsStr;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -953,4 +953,47 @@ fn a_service_without_the_right_to_trace_says_so_once_and_launches_run() {
     let log = service.log().split_off(before);
     let told = log.lines().filter(|line| line.contains("perf_event_open"));
     assert_eq!(told.count(), 1, "{log}");
+}
+
+#[test]
+fn a_launch_goes_on_when_the_service_that_helps_it_is_killed() {
+    let settings = "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\n";
+    let mut service = Service::start(settings);
+    let state = |service: &Service| {
+        let known = &service.json(&["explain", "perl"])["launch"];
+        ["phase", "launches", "sequence_pages"].map(|key| known[key].clone())
+    };
+    for number in 1..=2 {
+        let arguments = [&["run", "--"][..], &PROGRAM].concat();
+        launch_until_seen(&service, number, || drop(service.call(&arguments)));
+    }
+    // What was learned is written.
+    service.signal(Signal::TERM);
+    service.wait();
+    service.start_again(&[]);
+    let known = state(&service);
+    assert_eq!(known[0], "prefetch", "{known:?}");
+    for _ in 0..2 {
+        let reader = "print <STDIN>; exit 6";
+        let arguments = ["run", "-v", "--", PROGRAM[0], "-e", reader];
+        let mut command = service.command(&arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("prepage");
+        let mut said = String::new();
+        let stderr = child.stderr.take().expect("piped");
+        BufReader::new(stderr).read_line(&mut said).expect("text");
+        assert!(said.contains("fetching"), "{said}");
+        service.signal(Signal::KILL);
+        service.wait();
+        assert!(child.try_wait().expect("waited for").is_none(), "it ended");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(b"typed").expect("taken");
+        drop(stdin);
+        let ran = child.wait_with_output().expect("ended");
+        let ended = (ran.status.code(), text(&ran.stdout));
+        assert_eq!(ended, (Some(6), "typed".into()));
+        // Nothing was half-done: the next service helps as this one did.
+        service.start_again(&[]);
+        assert_eq!(state(&service), known);
+    }
 }
