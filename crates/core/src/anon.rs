@@ -7,8 +7,9 @@ use crate::extent::{Extent, ExtentSet};
 use crate::history::{Calibration, History};
 use crate::order::{Ranked, learn_order};
 use crate::params::{AnonParams, AnonRule};
-use crate::run_map::RunMap;
+use crate::run_map::{RunMap, Value};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The paper's two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Table {
     Target,
 }
 
-/// What is kept of a page: 5 bytes.
+/// What is known of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonState {
     /// The table it is in.
@@ -33,6 +34,33 @@ pub struct AnonState {
     pub observe_log2: u8,
     /// When in a switch it is first demanded, at the earliest: see [`rank_after`].
     pub rank: u8,
+}
+
+/// In four bytes: from the lowest bit the history in 8, the timeout in 8, the rank in 4, the interval's logarithm in 4, the table.
+impl Value for AnonState {
+    type Kept = u32;
+
+    fn kept(self) -> u32 {
+        u32::from(self.history.bits())
+            | u32::from(self.timeout) << 8
+            | u32::from(self.rank) << 16
+            | u32::from(self.observe_log2) << 20
+            | u32::from(self.table == Table::Target) << 24
+    }
+
+    fn of_kept(kept: u32) -> Self {
+        let [history, timeout, marks, table] = kept.to_le_bytes();
+        Self {
+            table: match table {
+                0 => Table::Candidate,
+                _ => Table::Target,
+            },
+            timeout,
+            history: History::of_bits(history),
+            observe_log2: marks >> 4,
+            rank: marks & 0xf,
+        }
+    }
 }
 
 /// Steps into which a switch is divided by the time at which pages are demanded.
@@ -147,8 +175,8 @@ impl AnonObservation {
     }
 }
 
-/// Pages of one process to fetch together: at most 64, of one aligned block. In 8 bytes, since a browser's plan holds
-/// thousands: from the highest bit the first page, the length less one in 6, the rank in 3, and whether it is watched.
+/// Pages of one process to fetch together: at most 64, of one aligned block. From the highest bit the first page, the length
+/// less one in 6, the rank in 3, and whether it is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonRead(u64);
 
@@ -181,10 +209,24 @@ impl AnonRead {
     }
 }
 
-/// The pages of one process to fetch at the next switch.
+/// Bits of a read that are kept for each: the place of its first page in a stretch of 2^16, and what follows.
+const READ_BITS: u32 = 26;
+
+/// Reads that follow each other and begin in one aligned stretch of 2^16 pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    /// The bits above [`READ_BITS`].
+    above: u64,
+    /// Index of its first read.
+    first_read: u32,
+}
+
+/// The pages of one process to fetch at the next switch. A read takes four bytes, since a browser's plan holds thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnonTargets {
-    reads: Vec<AnonRead>,
+    stretches: Vec<Stretch>,
+    /// The lowest [`READ_BITS`] of each read.
+    reads: Vec<u32>,
 }
 
 impl AnonTargets {
@@ -204,26 +246,69 @@ impl AnonTargets {
                 }
             }
         }
-        Self {
-            reads: by_rank.concat(),
+        let mut targets = Self::default();
+        targets
+            .reads
+            .reserve_exact(by_rank.iter().map(Vec::len).sum());
+        by_rank
+            .into_iter()
+            .flatten()
+            .for_each(|read| targets.push(read));
+        targets.stretches.shrink_to_fit();
+        targets
+    }
+
+    fn push(&mut self, read: AnonRead) {
+        let above = read.0 >> READ_BITS;
+        if self.stretches.last().is_none_or(|last| last.above != above) {
+            self.stretches.push(Stretch {
+                above,
+                first_read: u32::try_from(self.reads.len()).expect("tables are bounded"),
+            });
         }
+        self.reads.push((read.0 & ((1 << READ_BITS) - 1)) as u32);
+    }
+
+    /// Whether there is nothing to fetch.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    /// Bytes of memory that they take.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val::<[Stretch]>(&self.stretches)
+            + size_of_val::<[u32]>(&self.reads)
     }
 
     /// What to fetch, in order: by rank, and by page within one.
-    pub fn reads(&self) -> &[AnonRead] {
-        &self.reads
+    pub fn reads(&self) -> impl Iterator<Item = AnonRead> + '_ {
+        self.reads_in(0..self.reads.len())
     }
 
     /// The reads of one rank.
-    pub fn of_rank(&self, rank: u8) -> &[AnonRead] {
-        let from = self.reads.partition_point(|read| read.rank() < rank);
-        let to = self.reads.partition_point(|read| read.rank() <= rank);
-        &self.reads[from..to]
+    pub fn of_rank(&self, rank: u8) -> impl Iterator<Item = AnonRead> + '_ {
+        // The rank is among the bits that are kept for each.
+        let rank_of = |read: &u32| AnonRead(u64::from(*read)).rank();
+        let from = self.reads.partition_point(|read| rank_of(read) < rank);
+        let to = self.reads.partition_point(|read| rank_of(read) <= rank);
+        self.reads_in(from..to)
+    }
+
+    fn reads_in(&self, indices: Range<usize>) -> impl Iterator<Item = AnonRead> + '_ {
+        let mut stretches = self.stretches.iter().peekable();
+        let mut above = 0;
+        indices.map(move |index| {
+            while let Some(stretch) = stretches.next_if(|next| next.first_read as usize <= index) {
+                above = stretch.above;
+            }
+            AnonRead(above << READ_BITS | u64::from(self.reads[index]))
+        })
     }
 
     /// Number of pages.
     pub fn pages(&self) -> u64 {
-        self.reads.iter().map(|read| read.extent().len).sum()
+        self.reads().map(|read| read.extent().len).sum()
     }
 
     /// Pages to be brought in and mapped.
@@ -242,7 +327,7 @@ impl AnonTargets {
     }
 
     fn set(&self, keep: impl Fn(&AnonRead) -> bool) -> ExtentSet {
-        let kept = self.reads.iter().filter(|read| keep(read));
+        let kept = self.reads().filter(|read| keep(read));
         kept.map(|read| read.extent()).collect()
     }
 }

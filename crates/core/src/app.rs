@@ -130,10 +130,22 @@ impl AppModel {
         }
     }
 
-    /// Bytes of memory that the tables and the plan take, in use.
+    /// Bytes of memory that the tables and the plan take, at most `budget.table_bytes_max`.
     pub fn bytes(&self) -> usize {
-        let anon: usize = self.anon.values().map(|t| t.map().bytes()).sum();
-        anon + self.profile.files.bytes() + self.plan.bytes()
+        let entry = size_of::<(Instance, AnonTable)>();
+        let anon = |table: &AnonTable| entry + table.map().bytes();
+        let Profile {
+            files,
+            anon_calibration,
+            file_calibration,
+            ..
+        } = &self.profile;
+        size_of::<Self>()
+            + self.anon.values().map(anon).sum::<usize>()
+            + files.bytes()
+            + anon_calibration.bytes()
+            + file_calibration.bytes()
+            + self.plan.bytes()
     }
 
     /// A process instance of the application began. Returns false where there are too many to follow.
@@ -178,8 +190,29 @@ impl AppModel {
         }
     }
 
-    /// Makes the plan for the next switch.
+    /// Makes the plan for the next switch. Where tables and plan take more memory than they may, so many runs of pages are
+    /// evicted first.
     pub fn make_plan(&mut self, params: &Params) {
+        self.plan_anew(params);
+        while self.shrink(params.budget.table_bytes_max) {
+            self.plan_anew(params);
+        }
+    }
+
+    /// Evicts the share of all runs by which tables and plan are above `bytes_max`, at least one. Returns whether it did.
+    fn shrink(&mut self, bytes_max: usize) -> bool {
+        let bytes = self.bytes();
+        let (anon, files) = (self.anon_runs(), self.profile.files.runs());
+        if bytes <= bytes_max || anon + files == 0 {
+            return false;
+        }
+        let kept = |runs: usize| (runs * bytes_max / bytes).min(runs.saturating_sub(1));
+        self.bound_anon(kept(anon));
+        self.profile.files.bound_runs(kept(files));
+        true
+    }
+
+    fn plan_anew(&mut self, params: &Params) {
         let knowledge = Knowledge {
             anon: &self.anon,
             anon_calibration: &self.profile.anon_calibration,
@@ -223,9 +256,13 @@ impl AppModel {
         self.bound_anon(params.anon.runs_max);
     }
 
+    fn anon_runs(&self) -> usize {
+        self.anon.values().map(|table| table.map().runs()).sum()
+    }
+
     /// Over all processes: each keeps its share of the bound.
     fn bound_anon(&mut self, runs_max: usize) {
-        let total: usize = self.anon.values().map(|t| t.map().runs()).sum();
+        let total = self.anon_runs();
         if total > runs_max {
             for table in self.anon.values_mut() {
                 table.bound(table.map().runs() * runs_max / total);

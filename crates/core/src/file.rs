@@ -9,7 +9,7 @@ use crate::history::{Calibration, History};
 use crate::identity::FileId;
 use crate::order::{Ranked, learn_order};
 use crate::params::{FileCandidates, FileParams, PROFILE_SWITCHES_MAX};
-use crate::run_map::RunMap;
+use crate::run_map::{RunMap, kept_as_they_are};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ pub struct FileState {
     /// When in a switch it is first accessed, at the earliest: 0 first, [`RANKS`] - 1 last.
     pub rank: u8,
 }
+
+kept_as_they_are!(FileState);
 
 /// Pages that a fault maps together at most, as kernels have it by default (fault_around_bytes, 64 KiB).
 pub const WINDOW_PAGES: u64 = 16;
@@ -106,10 +108,10 @@ impl FileTables {
         self.profiled
     }
 
-    /// Bytes of memory that the tables take, in use.
+    /// Bytes of memory that the tables take.
     pub fn bytes(&self) -> usize {
         let entry = |(id, map): (&FileId, &RunMap<FileState>)| {
-            size_of::<FileId>() + id.path.len() + map.bytes()
+            size_of::<(FileId, RunMap<FileState>)>() + id.path.len() + map.bytes()
         };
         self.files.iter().map(entry).sum()
     }
@@ -194,11 +196,16 @@ impl FileTables {
         self.bound(params);
     }
 
-    /// Evicts until the bounds of `params` hold: the smallest files first, then runs of pages with the least
-    /// timeout, of these the least used and the shortest.
+    /// Evicts until the bounds of `params` hold: the smallest files first, then runs of pages.
     pub fn bound(&mut self, params: &FileParams) {
         self.bound_files(params.files_max);
-        let excess = self.runs().saturating_sub(params.runs_max);
+        self.bound_runs(params.runs_max);
+    }
+
+    /// Evicts runs of pages until at most `runs_max` are left: those with the least timeout, of these the least used and the
+    /// shortest.
+    pub fn bound_runs(&mut self, runs_max: usize) {
+        let excess = self.runs().saturating_sub(runs_max);
         if excess == 0 {
             return;
         }

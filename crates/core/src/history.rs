@@ -63,6 +63,16 @@ impl History {
         }
     }
 
+    /// It, as a byte.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// What [`History::bits`] gave.
+    pub(crate) const fn of_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// Whether the mark is there: a byte read from elsewhere may lack it.
     pub(crate) const fn is_valid(self) -> bool {
         self.0 != 0
@@ -128,6 +138,11 @@ impl Calibration {
             .copied()
             .unwrap_or_default();
         (counts.used + prior * PRIOR_PAGES) / (counts.known + PRIOR_PAGES)
+    }
+
+    /// Bytes of memory that it takes beside itself.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val::<[Counts]>(&self.classes)
     }
 
     /// Whether it can be used: the right number of classes, and every count finite and in range.

@@ -1,10 +1,10 @@
 //! In which order pages are first needed in a switch: so they are fetched.
 
 use crate::extent::{Extent, ExtentSet, by_key};
-use crate::run_map::RunMap;
+use crate::run_map::{RunMap, Value};
 
 /// What has a place in the order.
-pub trait Ranked: Copy + PartialEq {
+pub trait Ranked: Value {
     /// Its place: 0 first.
     fn rank(self) -> u8;
 

@@ -91,7 +91,8 @@ pub struct AnonParams {
     /// to the swap cache only, where its use can be seen). Pages newly promoted or in doubt are observed more
     /// often: the interval grows sixteenfold with each observed use from 1 up to this. A power of two, at most 128.
     pub observe_interval_max: u8,
-    /// Most runs of pages kept for one application, over all its processes; 10 bytes each.
+    /// Most runs of pages kept for one application, over all its processes; 8 bytes each, and 4 for each run of at most 64
+    /// pages that is planned. `budget.table_bytes_max` bounds them as well.
     pub runs_max: usize,
 }
 
@@ -128,7 +129,8 @@ pub struct FileParams {
     pub observe_interval_max: u8,
     /// Most files known for one application.
     pub files_max: usize,
-    /// Most runs of pages kept for one application, over all files; 10 bytes each.
+    /// Most runs of pages kept for one application, over all files; 10 bytes each, and up to 56 where they are planned.
+    /// `budget.table_bytes_max` bounds them as well.
     pub runs_max: usize,
 }
 
@@ -217,6 +219,9 @@ pub struct BudgetParams {
     pub cool_below: f32,
     /// Weight (0 to 1) that the calibration's counts keep from one switch to the next.
     pub calibration_keep: f32,
+    /// Most bytes of memory that one application's tables and plan take. Where they would take more, runs of pages are evicted:
+    /// the least used first.
+    pub table_bytes_max: usize,
 }
 
 impl Default for BudgetParams {
@@ -228,6 +233,7 @@ impl Default for BudgetParams {
             waste_pages_max: 16_384,
             cool_below: 0.9,
             calibration_keep: 0.8,
+            table_bytes_max: 300_000,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What to fetch at the next switch: made ahead of the signal, which only wakes threads.
 
-use crate::anon::{AnonRead, AnonTable, AnonTargets};
+use crate::anon::{AnonTable, AnonTargets};
 use crate::extent::{Extent, ExtentSet};
 use crate::file::{FileTables, FileTargets};
 use crate::history::Calibration;
@@ -37,12 +37,18 @@ impl Plan {
         self.files.iter().map(|t| t.gap_pages).sum()
     }
 
-    /// Bytes of memory that the plan takes, in use.
+    /// Bytes of memory that the plan takes.
     pub fn bytes(&self) -> usize {
         let set = |s: &ExtentSet| size_of_val::<[Extent]>(s.extents());
-        let anon = |(_, t): &(Instance, AnonTargets)| size_of_val::<[AnonRead]>(t.reads());
-        let file = |t: &FileTargets| size_of::<FileTargets>() + set(&t.wanted) + set(&t.read);
-        self.anon.iter().map(anon).sum::<usize>() + self.files.iter().map(file).sum::<usize>()
+        let anon = |(_, t): &(Instance, AnonTargets)| size_of::<Instance>() + t.bytes();
+        // The paths are those of the tables.
+        let file = |t: &FileTargets| {
+            let reads = size_of_val::<[(u8, Extent)]>(&t.reads);
+            size_of::<FileTargets>() + set(&t.wanted) + set(&t.read) + reads
+        };
+        size_of::<Self>()
+            + self.anon.iter().map(anon).sum::<usize>()
+            + self.files.iter().map(file).sum::<usize>()
     }
 }
 
@@ -90,7 +96,7 @@ impl Knowledge<'_> {
     ) -> Plan {
         let anon = |(&instance, table): (&Instance, &AnonTable)| {
             let targets = table.targets(&params.anon, self.anon_calibration, confidence, switch);
-            (!targets.reads().is_empty()).then_some((instance, targets))
+            (!targets.is_empty()).then_some((instance, targets))
         };
         Plan {
             anon: self.anon.iter().filter_map(anon).collect(),

@@ -2,7 +2,7 @@
 //!
 //! Both estimators keep their tables in it: the candidate and the target table of one address space or file are
 //! one map, so that no page can be in both. Places are kept by blocks of 2^16 pages, within which they take 16 bits: a
-//! run takes four bytes and its value.
+//! run takes four bytes and its value, as it is kept.
 
 use crate::extent::{Extent, ExtentSet};
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,43 @@ use serde::{Deserialize, Serialize};
 /// Pages of a block (256 MiB where a page has 4 KiB). No run crosses a block's end.
 const BLOCK_PAGES: u64 = 1 << 16;
 
+/// What a page is mapped to.
+pub trait Value: Copy + PartialEq {
+    /// As it is kept, in fewer bytes; equal where the values are.
+    type Kept: Copy + PartialEq + std::fmt::Debug;
+
+    /// Keeps it.
+    fn kept(self) -> Self::Kept;
+
+    /// What was kept.
+    fn of_kept(kept: Self::Kept) -> Self;
+}
+
+macro_rules! kept_as_they_are {
+    ($($value:ty),*) => {$(
+        impl $crate::run_map::Value for $value {
+            type Kept = Self;
+
+            fn kept(self) -> Self {
+                self
+            }
+
+            fn of_kept(kept: Self) -> Self {
+                kept
+            }
+        }
+    )*};
+}
+pub(crate) use kept_as_they_are;
+
+kept_as_they_are!(u8, u32, usize);
+
 /// A run of pages, by their places in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run<V> {
+struct Run<K> {
     first: u16,
     last: u16,
-    value: V,
+    value: K,
 }
 
 /// A block that holds runs.
@@ -28,21 +59,21 @@ struct Block {
 }
 
 /// A map from pages to values; adjacent pages of one block with equal values share a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     into = "Vec<(Extent, V)>",
     try_from = "Vec<(Extent, V)>",
     bound(
-        serialize = "V: Copy + PartialEq + Serialize",
-        deserialize = "V: Copy + PartialEq + Deserialize<'de>"
+        serialize = "V: Value + Serialize",
+        deserialize = "V: Value + Deserialize<'de>"
     )
 )]
-pub struct RunMap<V> {
+pub struct RunMap<V: Value> {
     blocks: Vec<Block>,
-    runs: Vec<Run<V>>,
+    runs: Vec<Run<V::Kept>>,
 }
 
-impl<V> Default for RunMap<V> {
+impl<V: Value> Default for RunMap<V> {
     fn default() -> Self {
         Self {
             blocks: Vec::new(),
@@ -51,7 +82,7 @@ impl<V> Default for RunMap<V> {
     }
 }
 
-impl<V: Copy + PartialEq> RunMap<V> {
+impl<V: Value> RunMap<V> {
     /// Number of runs: what the map's memory grows with.
     pub fn runs(&self) -> usize {
         self.runs.len()
@@ -59,7 +90,7 @@ impl<V: Copy + PartialEq> RunMap<V> {
 
     /// Bytes of memory that the map takes, in use.
     pub fn bytes(&self) -> usize {
-        size_of_val::<[Run<V>]>(&self.runs) + size_of_val::<[Block]>(&self.blocks)
+        size_of_val::<[Run<V::Kept>]>(&self.runs) + size_of_val::<[Block]>(&self.blocks)
     }
 
     /// Whether it maps no page.
@@ -79,13 +110,13 @@ impl<V: Copy + PartialEq> RunMap<V> {
         let place = u16::try_from(page - self.blocks[block].start).ok()?;
         let runs = self.runs_of(block);
         let run = runs.get(runs.partition_point(|run| run.last < place))?;
-        (run.first <= place).then_some(run.value)
+        (run.first <= place).then(|| V::of_kept(run.value))
     }
 
     /// Its runs, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (Extent, V)> + '_ {
         self.blocks.iter().enumerate().flat_map(|(index, block)| {
-            let run = |run: &Run<V>| (run.extent(block.start), run.value);
+            let run = |run: &Run<V::Kept>| (run.extent(block.start), V::of_kept(run.value));
             self.runs_of(index).iter().map(run)
         })
     }
@@ -155,7 +186,8 @@ impl<V: Copy + PartialEq> RunMap<V> {
         for (run, value) in pending.into_iter().chain(old) {
             self.push(run, Some(value));
         }
-        self.runs.shrink_to(self.runs.len() + self.runs.len() / 4);
+        self.runs.shrink_to_fit();
+        self.blocks.shrink_to_fit();
     }
 
     /// Gives every mapped page the value `change` makes of its present one; `None` removes it.
@@ -165,7 +197,7 @@ impl<V: Copy + PartialEq> RunMap<V> {
         }
     }
 
-    fn runs_of(&self, block: usize) -> &[Run<V>] {
+    fn runs_of(&self, block: usize) -> &[Run<V::Kept>] {
         let from = self.blocks[block].first_run as usize;
         let to = self.blocks.get(block + 1);
         &self.runs[from..to.map_or(self.runs.len(), |next| next.first_run as usize)]
@@ -182,14 +214,14 @@ impl<V: Copy + PartialEq> RunMap<V> {
                 Run {
                     first: (extent.start - start) as u16,
                     last: (end - 1 - start) as u16,
-                    value,
+                    value: value.kept(),
                 },
             );
             extent = Extent::between(end, extent.end());
         }
     }
 
-    fn push_run(&mut self, block_start: u64, run: Run<V>) {
+    fn push_run(&mut self, block_start: u64, run: Run<V::Kept>) {
         if self.blocks.last().is_none_or(|b| b.start != block_start) {
             self.blocks.push(Block {
                 start: block_start,
@@ -206,21 +238,21 @@ impl<V: Copy + PartialEq> RunMap<V> {
     }
 }
 
-impl<V: Copy> Run<V> {
+impl<K> Run<K> {
     fn extent(&self, block_start: u64) -> Extent {
         let len = u64::from(self.last - self.first) + 1;
         Extent::new(block_start + u64::from(self.first), len)
     }
 }
 
-impl<V: Copy + PartialEq> From<RunMap<V>> for Vec<(Extent, V)> {
+impl<V: Value> From<RunMap<V>> for Vec<(Extent, V)> {
     fn from(map: RunMap<V>) -> Self {
         map.iter().collect()
     }
 }
 
 /// What was read from elsewhere: its runs are those of a map, or it is none.
-impl<V: Copy + PartialEq> TryFrom<Vec<(Extent, V)>> for RunMap<V> {
+impl<V: Value> TryFrom<Vec<(Extent, V)>> for RunMap<V> {
     type Error = &'static str;
 
     fn try_from(runs: Vec<(Extent, V)>) -> Result<Self, Self::Error> {

@@ -145,17 +145,17 @@ proptest! {
             prop_assert!((extent.start..extent.end()).all(|page| rank_of(page) == state.rank));
         }
         let targets = table.targets(&params, &calibration, 0.0, 1);
-        let order: Vec<(u8, u64)> = targets.reads().iter().map(|r| (r.rank(), r.extent().start)).collect();
+        let order: Vec<(u8, u64)> = targets.reads().map(|r| (r.rank(), r.extent().start)).collect();
         prop_assert!(order.is_sorted());
-        let pages: u64 = targets.reads().iter().map(|r| r.extent().len).sum();
+        let pages: u64 = targets.reads().map(|r| r.extent().len).sum();
         prop_assert_eq!(pages, targets.pages());
         prop_assert_eq!(pages, table.map().pages());
         for rank in 0..RANKS {
-            let of_rank = targets.of_rank(rank).iter().flat_map(|r| r.extent().start..r.extent().end());
+            let of_rank = targets.of_rank(rank).flat_map(|r| r.extent().start..r.extent().end());
             prop_assert!(of_rank.into_iter().all(|page| rank_of(page) == rank));
         }
-        let by_rank: usize = (0..RANKS).map(|rank| targets.of_rank(rank).len()).sum();
-        prop_assert_eq!(by_rank, targets.reads().len());
+        let by_rank: usize = (0..RANKS).map(|rank| targets.of_rank(rank).count()).sum();
+        prop_assert_eq!(by_rank, targets.reads().count());
     }
 
     #[test]

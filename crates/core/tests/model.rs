@@ -604,6 +604,7 @@ fn widened(mut params: Box<Params>) -> Box<Params> {
     let wide = Params::default();
     params.anon.runs_max = wide.anon.runs_max;
     (params.file.runs_max, params.file.files_max) = (wide.file.runs_max, wide.file.files_max);
+    params.budget.table_bytes_max = wide.budget.table_bytes_max;
     params
 }
 
@@ -632,6 +633,10 @@ fn check_app(app: &AppModel, params: &Params) {
     }
     assert!(anon_runs <= params.anon.runs_max);
     let profile = app.profile();
+    // Processes that began since the plan was made have no pages yet.
+    let begun = 100 * app.instances().count();
+    let is_empty = anon_runs + profile.files.runs() == 0;
+    assert!(is_empty || app.bytes() <= params.budget.table_bytes_max + begun);
     assert!(profile.is_valid());
     assert!(profile.files.len() <= params.file.files_max);
     assert!(profile.files.runs() <= params.file.runs_max);
@@ -704,6 +709,7 @@ fn params() -> impl Strategy<Value = (Params, bool)> {
                     params.file.runs_max,
                     params.file.files_max,
                 ) = (64, 64, 3);
+                params.budget.table_bytes_max = 6_000;
             }
             params.anon.timeout_switches = timeout;
             params.anon.observe_interval_max = 1 << interval_log2;

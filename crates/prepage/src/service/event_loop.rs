@@ -190,7 +190,7 @@ impl Service {
             .iter()
             .map(|(instance, targets)| {
                 let step = (targets.pages() / each.max(1) as u64).max(1) as usize;
-                let extents = targets.reads().iter().map(|read| read.extent());
+                let extents = targets.reads().map(|read| read.extent());
                 let pages = extents.flat_map(|extent| extent.start..extent.end());
                 (
                     *instance,

@@ -13,7 +13,7 @@ use prepage_core::identity::AppId;
 use prepage_core::launch::manager::{LaunchState, Phase};
 use prepage_core::launch::sequence::SequenceFile;
 use prepage_core::plan::Plan;
-use prepage_core::run_map::RunMap;
+use prepage_core::run_map::{RunMap, Value};
 use std::collections::BTreeMap;
 
 /// Most files listed.
@@ -137,7 +137,7 @@ impl Service {
 /// Pages by table and history, with the pages of each that are planned.
 type Classes = BTreeMap<(&'static str, usize), (History, u64, u64)>;
 
-fn classes<V: Copy + PartialEq>(
+fn classes<V: Value>(
     map: &RunMap<V>,
     planned: &ExtentSet,
     class_of: impl Fn(V) -> (&'static str, History),
