@@ -1,10 +1,15 @@
 //! Every parameter of the estimators, the plan and the switch, with the paper's value named where it has one.
 //!
-//! The configuration file has one table for each struct here and one key for each field.
+//! The configuration file has one table for each struct here and one key for each field. What a number may be is said once,
+//! by [`ranges!`](crate::ranges).
 
 pub mod launch;
+pub mod range;
 
+use crate::ranges;
 use launch::LaunchParams;
+pub use range::ParamError;
+use range::check_order;
 use serde::{Deserialize, Serialize};
 
 /// What prepage does at a switch.
@@ -89,7 +94,7 @@ pub struct AnonParams {
     pub timeout_switches: u8,
     /// A target page that is mapped directly is observed at least once in this many switches (it is then brought
     /// to the swap cache only, where its use can be seen). Pages newly promoted or in doubt are observed more
-    /// often: the interval grows sixteenfold with each observed use from 1 up to this. A power of two, at most 128.
+    /// often: the interval grows sixteenfold with each observed use from 1 up to this.
     pub observe_interval_max: u8,
     /// Most runs of pages kept for one application, over all its processes; 8 bytes each, and 4 for each run of at most 64
     /// pages that is planned. `budget.table_bytes_max` bounds them as well.
@@ -175,7 +180,7 @@ pub struct SwitchParams {
     /// use, or being reclaimed. Twice as long each time that such a switch is undone by reclaim: what an application does in
     /// the background is not to be held in memory against it.
     pub onset_pause_ms: u64,
-    /// An application is largely swapped out where at least this share (0 to 1) of the plan's anonymous pages is. Where the
+    /// An application is largely swapped out where at least this share of the plan's anonymous pages is. Where the
     /// plan has fewer than `onset_faults` of them, or there is none yet: of the anonymous memory of the process that faults.
     pub onset_swapped_share: f32,
     /// Least time between two switches of one application, in milliseconds: a signal within it is a repetition.
@@ -204,7 +209,7 @@ impl Default for SwitchParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetParams {
-    /// Least measured probability of use (0 to 1) with which an anonymous page is fetched. A page that is fetched for
+    /// Least measured probability of use with which an anonymous page is fetched. A page that is fetched for
     /// nothing costs about as much as one that the application has to swap in itself.
     pub confidence: f32,
     /// The same for a file page. It is lower: who misses a page waits for the device, behind all that is in flight,
@@ -217,7 +222,7 @@ pub struct BudgetParams {
     /// Mapped pages with a lower probability of use than this, of which nothing saw the use, are made cold again
     /// at the end of the switch.
     pub cool_below: f32,
-    /// Weight (0 to 1) that the calibration's counts keep from one switch to the next.
+    /// Weight that the calibration's counts keep from one switch to the next.
     pub calibration_keep: f32,
     /// Most bytes of memory that one application's tables and plan take. Where they would take more, runs of pages are evicted:
     /// the least used first.
@@ -254,116 +259,70 @@ pub struct Params {
     pub launch: LaunchParams,
 }
 
-/// A parameter outside its range.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ParamError {
-    /// The parameter's name as in the configuration, `table.key`.
-    pub name: &'static str,
-    /// What it may be.
-    pub expected: &'static str,
-}
+ranges!(AnonParams in "anon" {
+    timeout_switches: 1 to 127,
+    observe_interval_max: power_of_two 1 to 128,
+    runs_max: 64 to 1_048_576,
+});
 
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} must be {}", self.name, self.expected)
-    }
-}
+ranges!(FileParams in "file" {
+    profile_switches: 1 to PROFILE_SWITCHES_MAX,
+    profile_accesses_min: 0 to PROFILE_SWITCHES_MAX - 1,
+    merge_gap_pages: 0 to 4_096,
+    timeout_switches: 1 to 127,
+    observe_interval_max: 1 to 64,
+    files_max: 1 to 65_536,
+    runs_max: 64 to 1_048_576,
+});
 
-impl std::error::Error for ParamError {}
+ranges!(SwitchParams in "switch" {
+    quiet_ms: 1 to 60_000,
+    quiet_faults: 1 to 1_000_000,
+    cap_ms: 1 to 60_000,
+    endless_ms: 1 to 60_000,
+    retry_switches: 1 to 1_000_000,
+    retry_switches_max: 1 to 1_000_000,
+    onset_faults: 0 to 1_000_000,
+    onset_window_ms: 1 to 60_000,
+    onset_pause_ms: 0 to 3_600_000,
+    onset_swapped_share: 0 to 1,
+    repeat_ms: 0 to 60_000,
+});
 
-/// Checks parameters that are shares.
-fn check_shares(shares: &[(&'static str, f32)]) -> Result<(), ParamError> {
-    let expected = "0 to 1";
-    match shares
-        .iter()
-        .find(|(_, share)| !(0.0..=1.0).contains(share))
-    {
-        Some(&(name, _)) => Err(ParamError { name, expected }),
-        None => Ok(()),
-    }
-}
+ranges!(BudgetParams in "budget" {
+    confidence: 0 to 1,
+    file_confidence: 0 to 1,
+    confidence_pressure: 0 to 1,
+    waste_pages_max: 0 to 1_000_000_000,
+    cool_below: 0 to 1,
+    calibration_keep: 0 to 1,
+    table_bytes_max: 8_192 to 1_000_000_000,
+});
 
 impl Params {
-    /// Checks every range.
+    /// Checks every range, and what parameters must be to each other.
     ///
     /// # Errors
-    /// The first parameter that is out of its range.
+    /// The first parameter that is not what it may be.
     pub fn check(&self) -> Result<(), ParamError> {
-        check_shares(&[
-            (
-                "switch.onset_swapped_share",
-                self.switch.onset_swapped_share,
-            ),
-            ("budget.confidence", self.budget.confidence),
-            ("budget.file_confidence", self.budget.file_confidence),
-            (
-                "budget.confidence_pressure",
-                self.budget.confidence_pressure,
-            ),
-            ("budget.cool_below", self.budget.cool_below),
-            ("budget.calibration_keep", self.budget.calibration_keep),
-        ])?;
-        let rules: [(bool, &'static str, &'static str); 11] = [
-            (
-                (1..=127).contains(&self.anon.timeout_switches),
-                "anon.timeout_switches",
-                "1 to 127",
-            ),
-            (
-                self.anon.observe_interval_max.is_power_of_two(),
-                "anon.observe_interval_max",
-                "a power of two, 1 to 128",
-            ),
-            (
-                (64..=1 << 20).contains(&self.anon.runs_max),
-                "anon.runs_max",
-                "64 to 1048576",
-            ),
-            (
-                (1..=PROFILE_SWITCHES_MAX).contains(&self.file.profile_switches),
-                "file.profile_switches",
-                "1 to 100",
-            ),
-            (
-                self.file.profile_accesses_min < self.file.profile_switches,
-                "file.profile_accesses_min",
-                "below file.profile_switches",
-            ),
-            (
-                self.file.merge_gap_pages <= 4096,
-                "file.merge_gap_pages",
-                "0 to 4096",
-            ),
-            (
-                (1..=127).contains(&self.file.timeout_switches),
-                "file.timeout_switches",
-                "1 to 127",
-            ),
-            (
-                (1..=64).contains(&self.file.observe_interval_max),
-                "file.observe_interval_max",
-                "1 to 64",
-            ),
-            (
-                (64..=1 << 20).contains(&self.file.runs_max),
-                "file.runs_max",
-                "64 to 1048576",
-            ),
-            (
-                (1..=60_000).contains(&self.switch.cap_ms)
-                    && self.switch.quiet_ms <= self.switch.cap_ms,
-                "switch.cap_ms",
-                "1 to 60000 and at least switch.quiet_ms",
-            ),
-            (
-                self.switch.repeat_ms <= 60_000,
-                "switch.repeat_ms",
-                "0 to 60000",
-            ),
-        ];
-        match rules.iter().find(|(holds, ..)| !holds) {
-            Some(&(_, name, expected)) => Err(ParamError { name, expected }),
-            None => self.launch.check(),
+        self.anon.check_ranges()?;
+        self.file.check_ranges()?;
+        self.switch.check_ranges()?;
+        self.budget.check_ranges()?;
+        let (file, switch) = (&self.file, &self.switch);
+        if file.profile_accesses_min >= file.profile_switches {
+            let expected = format!("below file.profile_switches ({})", file.profile_switches);
+            let (name, found) = ("file.profile_accesses_min", file.profile_accesses_min);
+            return Err(ParamError::new(name, expected, found));
         }
+        check_order(
+            ("switch.quiet_ms", switch.quiet_ms),
+            ("switch.cap_ms", switch.cap_ms),
+        )?;
+        check_order(
+            ("switch.retry_switches", switch.retry_switches),
+            ("switch.retry_switches_max", switch.retry_switches_max),
+        )?;
+        self.launch.check()
     }
 }

@@ -709,7 +709,7 @@ fn params() -> impl Strategy<Value = (Params, bool)> {
                     params.file.runs_max,
                     params.file.files_max,
                 ) = (64, 64, 3);
-                params.budget.table_bytes_max = 6_000;
+                params.budget.table_bytes_max = 8_192;
             }
             params.anon.timeout_switches = timeout;
             params.anon.observe_interval_max = 1 << interval_log2;

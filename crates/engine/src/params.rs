@@ -1,6 +1,7 @@
 //! Parameters of fetching, observing and the store, with the paper's value named where it has one.
 
 use prepage_core::params::ParamError;
+use prepage_core::ranges;
 use prepage_kernel::filemap::FilemapKind;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,7 @@ pub struct FetchParams {
     pub anon_batch_pages: u64,
     /// Scheduling of the threads that fetch anonymous pages. The paper: `idle`.
     pub anon_policy: ThreadPolicy,
-    /// Nice value of those threads under `other`, -20 to 19.
+    /// Nice value of those threads under `other`.
     pub anon_nice: i32,
     /// Their scheduler slice under `other`, in microseconds (6.12 and later; 0 leaves the kernel's): the
     /// application is kept off a core for no longer.
@@ -155,9 +156,9 @@ impl Default for FetchParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObserveParams {
-    /// Pages of each core's ring for demand faults, a power of two. One fault takes 32 bytes. A change needs a restart.
+    /// Pages of each core's ring for demand faults. One fault takes 32 bytes. A change needs a restart.
     pub fault_ring_pages: usize,
-    /// Pages of each core's ring for file accesses, a power of two. One access takes about 80 bytes, and the page fault
+    /// Pages of each core's ring for file accesses. One access takes about 80 bytes, and the page fault
     /// that it comes from 48. A change needs a
     /// restart.
     pub file_ring_pages: usize,
@@ -170,9 +171,9 @@ pub struct ObserveParams {
     pub fault_buffer_pages: usize,
     /// Most distinct (process, file) pairs kept for one switch, of the application's own processes.
     pub file_buffer_files: usize,
-    /// Share (0 to 1) of the pages that the application faulted on or prepaging mapped that may be swapped out again
+    /// Share of the pages that the application faulted on or prepaging mapped that may be swapped out again
     /// at the end of the switch; above it the observation is void.
-    pub reclaimed_share_max: f64,
+    pub reclaimed_share_max: f32,
     /// Whether mapped access is taken from the kernel's reports where it has them (6.13 and later). Otherwise a
     /// fetched page counts as used where it is mapped at the end, as in the paper. A change needs a restart.
     pub access_events: bool,
@@ -220,71 +221,43 @@ pub struct EngineParams {
     pub observe: ObserveParams,
 }
 
+ranges!(FetchParams in "fetch" {
+    anon_batch_pages: 1 to 1_024,
+    anon_nice: -20 to 19,
+    anon_slice_us: 0 to 100_000,
+    anon_threads: 0 to 256,
+    pace_pages: 1 to 1_000_000,
+    pace_us: 0 to 10_000,
+    disk_span_pages: 1 to 65_536,
+    disk_span_reads: 1 to 65_536,
+    file_call_bytes: 4_096 to 1_000_000_000,
+    file_depth_bytes: 4_096 to 1_000_000_000,
+    launch_depth_bytes: 4_096 to 1_000_000_000,
+    path_threads: 1 to 16,
+    metadata_stride_pages: 1 to 1_000_000,
+    watchdog_ms: 1 to 600_000,
+    replacements_max: 0 to 1_024,
+});
+
+ranges!(ObserveParams in "observe" {
+    fault_ring_pages: power_of_two 1 to 16_384,
+    file_ring_pages: power_of_two 1 to 16_384,
+    onset_wakeup_faults: 1 to 1_000_000,
+    lookback_ms: 0 to 60_000,
+    fault_buffer_pages: 1 to 16_777_216,
+    file_buffer_files: 1 to 1_048_576,
+    reclaimed_share_max: 0 to 1,
+    settle_ms: 0 to 60_000,
+    watchdog_ms: 1 to 600_000,
+});
+
 impl EngineParams {
     /// Checks every range.
     ///
     /// # Errors
     /// The first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParamError> {
-        let (fetch, observe) = (&self.fetch, &self.observe);
-        let ring = |pages: usize| pages.is_power_of_two() && pages <= 1 << 14;
-        let rules: [(bool, &'static str, &'static str); 12] = [
-            (
-                (1..=1024).contains(&fetch.anon_batch_pages),
-                "fetch.anon_batch_pages",
-                "1 to 1024",
-            ),
-            (
-                (-20..=19).contains(&fetch.anon_nice),
-                "fetch.anon_nice",
-                "-20 to 19",
-            ),
-            (fetch.pace_us <= 10_000, "fetch.pace_us", "0 to 10000"),
-            (fetch.pace_pages >= 1, "fetch.pace_pages", "at least 1"),
-            (
-                (1..=1 << 16).contains(&fetch.disk_span_pages),
-                "fetch.disk_span_pages",
-                "1 to 65536",
-            ),
-            (
-                (1..=1 << 16).contains(&fetch.disk_span_reads),
-                "fetch.disk_span_reads",
-                "1 to 65536",
-            ),
-            (
-                (1..=16).contains(&fetch.path_threads),
-                "fetch.path_threads",
-                "1 to 16",
-            ),
-            (
-                fetch.metadata_stride_pages >= 1,
-                "fetch.metadata_stride_pages",
-                "at least 1",
-            ),
-            (
-                fetch.file_call_bytes >= 4096,
-                "fetch.file_call_bytes",
-                "at least 4096",
-            ),
-            (
-                ring(observe.fault_ring_pages),
-                "observe.fault_ring_pages",
-                "a power of two up to 16384",
-            ),
-            (
-                ring(observe.file_ring_pages),
-                "observe.file_ring_pages",
-                "a power of two up to 16384",
-            ),
-            (
-                (0.0..=1.0).contains(&observe.reclaimed_share_max),
-                "observe.reclaimed_share_max",
-                "0 to 1",
-            ),
-        ];
-        match rules.iter().find(|(holds, ..)| !holds) {
-            Some(&(_, name, expected)) => Err(ParamError { name, expected }),
-            None => Ok(()),
-        }
+        self.fetch.check_ranges()?;
+        self.observe.check_ranges()
     }
 }

@@ -9,11 +9,19 @@ use std::time::Duration;
 
 /// The CPUs that are online.
 pub fn online_cpus() -> Result<Vec<usize>> {
-    const PATH: &str = "/sys/devices/system/cpu/online";
-    let list = text::read_line(PATH)?;
+    cpus("/sys/devices/system/cpu/online")
+}
+
+/// The CPUs that there may be: online, offline, or to be plugged in.
+pub fn possible_cpus() -> Result<Vec<usize>> {
+    cpus("/sys/devices/system/cpu/possible")
+}
+
+fn cpus(path: &str) -> Result<Vec<usize>> {
+    let list = text::read_line(path)?;
     text::parse_list(&list)
         .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| Error::malformed("parse", PATH, list))
+        .ok_or_else(|| Error::malformed("parse", path, list))
 }
 
 /// The capacity of a CPU where the kernel gives none.

@@ -1,14 +1,17 @@
 //! The configuration: one TOML file with drop-ins, later files over earlier ones, key by key.
 //!
 //! One table for each group of parameters, one key for each field; every field is documented where it is defined:
-//! here, in [`prepage_core::params`] and in `prepage_engine`.
+//! here, in [`prepage_core::params`] and in `prepage_engine`. So is what a number may be, by [`prepage_core::ranges!`].
 
 use crate::client::SOCKET_DEFAULT;
 use prepage_core::params::launch::LaunchParams;
+use prepage_core::params::range::Range;
 use prepage_core::params::{
     AnonParams, BudgetParams, FileParams, Mode, ParamError, Params, SwitchParams,
 };
+use prepage_core::ranges;
 use prepage_engine::{EngineParams, FetchParams, ObserveParams};
+use prepage_kernel::sched;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -69,9 +72,37 @@ pub struct ServiceSettings {
     pub socket: PathBuf,
     /// The directory of the profiles. A change needs a restart.
     pub state: PathBuf,
-    /// Percent (1 to 100) of two seconds in which some task must wait for memory until it counts as pressure. The kernel
+    /// Percent of two seconds in which some task must wait for memory until it counts as pressure. The kernel
     /// counts tasks whose control group is at its own limit, too.
     pub pressure_percent: u32,
+}
+
+ranges!(ServiceSettings in "service" {
+    pressure_percent: 1 to 100,
+});
+
+impl ServiceSettings {
+    fn check(&self) -> Result<(), ParamError> {
+        self.check_ranges()?;
+        for (name, path) in [
+            ("service.socket", &self.socket),
+            ("service.state", &self.state),
+        ] {
+            if path.as_os_str().is_empty() {
+                return Err(ParamError::new(name, "a path", "empty"));
+            }
+        }
+        if self.applications.iter().any(|name| name.trim().is_empty()) {
+            let name = "service.applications";
+            let found = format_args!("{:?}", self.applications);
+            return Err(ParamError::new(
+                name,
+                "a list of names, none of them empty",
+                found,
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Default for ServiceSettings {
@@ -170,13 +201,42 @@ impl Config {
     fn check(&self) -> Result<(), ParamError> {
         self.params().check()?;
         self.engine().check()?;
-        if !(1..=100).contains(&self.service.pressure_percent) {
-            return Err(ParamError {
-                name: "service.pressure_percent",
-                expected: "1 to 100",
-            });
+        self.service.check()
+    }
+
+    /// Checks that cores are this machine's; where that cannot be asked, they are taken to be.
+    fn check_cores(&self) -> Result<(), ParamError> {
+        let Ok(there) = sched::possible_cpus() else {
+            return Ok(());
+        };
+        let lists = [
+            ("fetch.big_cores", &self.fetch.big_cores),
+            ("fetch.little_cores", &self.fetch.little_cores),
+        ];
+        let is_other =
+            |(_, cores): &(_, &Vec<usize>)| cores.iter().any(|core| !there.contains(core));
+        match lists.into_iter().find(is_other) {
+            Some((name, cores)) => {
+                let expected = format!("a list of cores that this machine may have ({there:?})");
+                Err(ParamError::new(name, expected, format_args!("{cores:?}")))
+            }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What a parameter, `table.key`, may be, if it is a number.
+    pub fn range(name: &str) -> Option<&'static Range> {
+        let all = [
+            ServiceSettings::RANGES,
+            AnonParams::RANGES,
+            FileParams::RANGES,
+            SwitchParams::RANGES,
+            BudgetParams::RANGES,
+            LaunchParams::RANGES,
+            FetchParams::RANGES,
+            ObserveParams::RANGES,
+        ];
+        all.into_iter().flatten().find(|range| range.name == name)
     }
 }
 
@@ -207,7 +267,10 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
         let text = read(&drop_in)?;
         texts.push((drop_in, text));
     }
-    merge(&texts)
+    let config = merge(&texts)?;
+    let checked = config.check_cores();
+    checked.map_err(|error| out_of_range(&texts, &error))?;
+    Ok(config)
 }
 
 /// The configuration that texts of configuration files make together.
@@ -280,13 +343,30 @@ fn line_of(text: &str, offset: usize) -> (usize, String) {
 }
 
 fn mistake(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
-    let (number, line) = line_of(text, error.span().map_or(0, |s| s.start));
+    let at = error.span().map_or(0, |s| s.start);
+    let (number, line) = line_of(text, at);
     // It quotes the value that was given.
-    let message = quoted(error.message(), MESSAGE_CHARS_MAX);
+    let mut message = quoted(error.message(), MESSAGE_CHARS_MAX);
+    // What no number of its type can be is no value of the parameter either.
+    if let Some(range) = key_at(text, at).and_then(|name| Config::range(&name)) {
+        message += &format!("; {} must be {range}", range.name);
+    }
     ConfigError(format!(
         "{}:{number}: {message}, in: {line}",
         path.display()
     ))
+}
+
+/// The name, `table.key`, of the parameter whose value is at this byte.
+fn key_at(text: &str, at: usize) -> Option<String> {
+    let parsed = DeTable::parse(text).ok()?;
+    parsed.get_ref().iter().find_map(|(table, keys)| {
+        let DeValue::Table(keys) = keys.get_ref() else {
+            return None;
+        };
+        let (key, _) = keys.iter().find(|(_, value)| value.span().contains(&at))?;
+        Some(format!("{}.{}", table.get_ref(), key.get_ref()))
+    })
 }
 
 /// The beginning of a text, on one line.
@@ -358,7 +438,15 @@ mod tests {
             ),
             (
                 vec!["[switch]\nquiet_ms = -1"],
-                vec!["0.toml:2", "quiet_ms"],
+                vec!["0.toml:2", "`-1`", "switch.quiet_ms must be 1 to 60000"],
+            ),
+            (
+                vec!["[file]\n\ntimeout_switches = 300"],
+                vec![
+                    "0.toml:3",
+                    "`300`",
+                    "file.timeout_switches must be 1 to 127",
+                ],
             ),
             (vec!["[switch"], vec!["0.toml:1"]),
             (
@@ -375,7 +463,34 @@ mod tests {
             ),
             (
                 vec!["[fetch]\npace_pages=0"],
-                vec!["0.toml:2", "at least 1"],
+                vec!["0.toml:2", "1 to 1000000", "is 0"],
+            ),
+            (
+                vec!["[fetch]\nanon_threads = 100000"],
+                vec![
+                    "0.toml:2",
+                    "fetch.anon_threads must be 0 to 256, and is 100000",
+                ],
+            ),
+            (
+                vec!["[observe]\nfile_ring_pages = 100"],
+                vec!["observe.file_ring_pages must be a power of two, 1 to 16384, and is 100"],
+            ),
+            (
+                vec!["[service]\napplications = [\"gimp\", \"\"]"],
+                vec![
+                    "0.toml:2",
+                    "service.applications must be",
+                    "none of them empty",
+                ],
+            ),
+            (
+                vec!["[service]\nsocket = \"\""],
+                vec!["0.toml:2", "service.socket must be a path, and is empty"],
+            ),
+            (
+                vec!["[service]\nstate = \"\""],
+                vec!["0.toml:2", "service.state must be a path, and is empty"],
             ),
             // Each alone is right, together they are not.
             (
@@ -390,22 +505,30 @@ mod tests {
         }
     }
 
-    /// Of a wrong value the file and the line are told only where its own key is named.
+    /// Every number there is: of a wrong one its file, line, key, range and value are told.
     #[test]
-    fn each_share_that_is_out_of_its_range_is_named() {
+    fn each_number_has_a_range_and_is_named_where_it_is_out_of_it() {
         let defaults = toml::Table::try_from(Config::default()).expect("TOML");
-        let keys = defaults.iter().flat_map(|(table, keys)| {
+        let mut checked = 0;
+        for (table, keys) in &defaults {
             let keys = keys.as_table().expect("a table").iter();
-            keys.filter(|(_, value)| value.is_float())
-                .map(move |(key, _)| (table, key))
-        });
-        let keys: Vec<_> = keys.collect();
-        assert!(keys.len() > 8, "{keys:?}");
-        for (table, key) in keys {
-            let error = parse(&[&format!("[{table}]\n{key} = -0.5")]).expect_err(key);
-            let expected = format!("0.toml:2: {table}.{key} must be 0 to 1");
-            assert!(error.starts_with(&expected), "{error}");
+            for (key, value) in keys.filter(|(_, value)| value.is_float() || value.is_integer()) {
+                let name = format!("{table}.{key}");
+                let range = Config::range(&name).unwrap_or_else(|| panic!("{name} has no range"));
+                for wrong in [range.min - 0.5, range.max + 0.5] {
+                    let wrong = match value.is_float() {
+                        true => format!("{wrong:?}"),
+                        false => format!("{}", wrong.floor() + f64::from(wrong > range.max)),
+                    };
+                    let error = parse(&[&format!("[{table}]\n{key} = {wrong}")]).expect_err(key);
+                    for part in ["0.toml:2: ", &format!("{name} must be {range}"), &wrong] {
+                        assert!(error.contains(part), "{part:?} is not in {error}");
+                    }
+                    checked += 1;
+                }
+            }
         }
+        assert!(checked > 120, "{checked}");
     }
 
     #[test]

@@ -123,6 +123,9 @@ fn example() -> String {
             if let Some(words) = allowed(table, &field) {
                 text += &format!("# One of: {words}.\n");
             }
+            if let Some(range) = Config::range(&format!("{table}.{field}")) {
+                text += &format!("# Range: {range}.\n");
+            }
             text += &format!("{field} = {}\n", value(&values[&field]));
         }
     }

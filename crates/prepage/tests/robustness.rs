@@ -314,6 +314,24 @@ fn a_wrong_configuration_is_refused_at_start_and_ignored_at_reload() {
 }
 
 #[test]
+fn check_names_what_cannot_be_on_this_machine() {
+    let service = Service::start("");
+    let check = |config: &str| {
+        std::fs::write(service.config(), config).expect("written");
+        let output = service.daemon().arg("--check").output().expect("prepaged");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    };
+    let (is_right, said) = check("[fetch]\nbig_cores = [0, 90000]\n");
+    assert!(!is_right, "{said}");
+    for part in ["prepage.toml:2: fetch.big_cores must be", "[0, 90000]"] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    let (is_right, said) = check("[fetch]\nbig_cores = [0]\nlittle_cores = [0]\n");
+    assert!(is_right, "{said}");
+}
+
+#[test]
 fn switches_observed_are_recorded_for_the_simulator() {
     let mut service = Service::start("[service]\nmode = \"observe\"\n");
     service.signal(Signal::TERM);

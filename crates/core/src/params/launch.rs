@@ -1,6 +1,7 @@
 //! Parameters of launch help (FAST, Table 2), with the paper's value named where it has one.
 
-use super::{ParamError, check_shares};
+use super::range::{ParamError, check_order};
+use crate::ranges;
 use serde::{Deserialize, Serialize};
 
 /// In which order a launch's pages are fetched.
@@ -48,9 +49,9 @@ pub struct LaunchParams {
     pub n_refine: u32,
     /// One in so many launches does so: it takes longer, by up to a tenth, for what it may gain later.
     pub refine_every: u32,
-    /// Share (0 to 1) of a launch's time that recording may take before it is done less often.
+    /// Share of a launch's time that recording may take before it is done less often.
     pub recording_share_max: f32,
-    /// R_miss: miss ratio (0 to 1) above which the sequence is deleted and learned anew. The paper: 0.1.
+    /// R_miss: miss ratio above which the sequence is deleted and learned anew. The paper: 0.1.
     pub r_miss: f32,
     /// T_idle: a launch that is recorded is over when it has read nothing from the device, and accessed nothing of its sequence
     /// for the first time, for this long, in milliseconds. Others end with their processes. The paper: 2000.
@@ -93,7 +94,7 @@ pub struct LaunchParams {
     pub trial_launch_us: u64,
     /// Launches held out after which their median and that of the helped decide where nothing was clear until then.
     pub trial_samples: usize,
-    /// Share (0 to 1) by which helped launches must be shorter than those held out; otherwise the prefetch is switched
+    /// Share by which helped launches must be shorter than those held out; otherwise the prefetch is switched
     /// off.
     pub gain_min: f32,
     /// Launches after which an application that is left alone is learned anew. Doubled each time that this was in vain.
@@ -135,69 +136,54 @@ impl Default for LaunchParams {
     }
 }
 
+ranges!(LaunchParams in "launch" {
+    n_rawseq: 1 to 16,
+    n_chk: 1 to 1_000_000,
+    n_chk_costly: 1 to 1_000_000,
+    n_refine: 0 to 1_000_000,
+    refine_every: 1 to 1_000_000,
+    recording_share_max: 0 to 1,
+    r_miss: 0 to 1,
+    t_idle_ms: 1 to 600_000,
+    t_timeout_ms: 1 to 600_000,
+    merge_gap_pages: 0 to 4_096,
+    merge_window_pages: 1 to 65_536,
+    call_bytes: 4_096 to 1_000_000_000,
+    budget_bytes: 4_096 to 1_000_000_000_000,
+    pages_min: 0 to 1_000_000,
+    launch_us_min: 0 to 60_000_000,
+    holdout_every: 0 to 1_000_000,
+    samples_min: 1 to TIMES_MAX,
+    trial_launch_us: 0 to 60_000_000,
+    trial_samples: 1 to TIMES_MAX,
+    gain_min: 0 to 1,
+    retry_launches: 1 to 1_000_000,
+    retry_launches_max: 1 to 1_000_000,
+});
+
 impl LaunchParams {
-    /// Checks every range.
+    /// Checks every range, and what parameters must be to each other.
     ///
     /// # Errors
-    /// The first parameter that is out of its range.
+    /// The first parameter that is not what it may be.
     pub fn check(&self) -> Result<(), ParamError> {
-        check_shares(&[
-            ("launch.recording_share_max", self.recording_share_max),
-            ("launch.gain_min", self.gain_min),
-            ("launch.r_miss", self.r_miss),
-        ])?;
-        let rules: [(bool, &'static str, &'static str); 10] = [
-            (self.refine_every >= 1, "launch.refine_every", "at least 1"),
-            (
-                (1..=16).contains(&self.n_rawseq),
-                "launch.n_rawseq",
-                "1 to 16",
-            ),
-            (
-                self.n_chk >= 1 && self.n_chk_costly >= self.n_chk,
-                "launch.n_chk",
-                "at least 1 and at most launch.n_chk_costly",
-            ),
-            (
-                (1..=600_000).contains(&self.t_timeout_ms) && self.t_idle_ms <= self.t_timeout_ms,
-                "launch.t_timeout_ms",
-                "1 to 600000 and at least launch.t_idle_ms",
-            ),
-            (
-                self.merge_gap_pages <= 4_096,
-                "launch.merge_gap_pages",
-                "0 to 4096",
-            ),
-            (
-                (1..=1 << 16).contains(&self.merge_window_pages),
-                "launch.merge_window_pages",
-                "1 to 65536",
-            ),
-            (
-                self.call_bytes >= 4_096,
-                "launch.call_bytes",
-                "at least 4096",
-            ),
-            (
-                (1..=TIMES_MAX).contains(&self.trial_samples),
-                "launch.trial_samples",
-                "1 to 16",
-            ),
-            (
-                (1..=self.trial_samples).contains(&self.samples_min),
-                "launch.samples_min",
-                "at least 1 and at most launch.trial_samples",
-            ),
-            (
-                (1..=self.retry_launches_max).contains(&self.retry_launches),
-                "launch.retry_launches",
-                "at least 1 and at most launch.retry_launches_max",
-            ),
-        ];
-        match rules.iter().find(|(holds, ..)| !holds) {
-            Some(&(_, name, expected)) => Err(ParamError { name, expected }),
-            None => Ok(()),
-        }
+        self.check_ranges()?;
+        check_order(
+            ("launch.n_chk", self.n_chk),
+            ("launch.n_chk_costly", self.n_chk_costly),
+        )?;
+        check_order(
+            ("launch.t_idle_ms", self.t_idle_ms),
+            ("launch.t_timeout_ms", self.t_timeout_ms),
+        )?;
+        check_order(
+            ("launch.samples_min", self.samples_min),
+            ("launch.trial_samples", self.trial_samples),
+        )?;
+        check_order(
+            ("launch.retry_launches", self.retry_launches),
+            ("launch.retry_launches_max", self.retry_launches_max),
+        )
     }
 }
 

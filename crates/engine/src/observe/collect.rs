@@ -108,7 +108,7 @@ fn collect_anon(
         seen.anon.insert(instance, answer.observation);
     }
     seen.events_lost += task.faults.lost.max(task.faults.overflowed.into());
-    let reclaimed_max = params.reclaimed_share_max * were_present as f64;
+    let reclaimed_max = f64::from(params.reclaimed_share_max) * were_present as f64;
     if reclaimed as f64 > reclaimed_max.max(UNDER_WAY_PAGES_MAX as f64) {
         seen.void = Some(Void::Reclaimed);
     } else if task.faults.overflowed || task.faults.lost * LOST_SHARE > faults {
