@@ -16,7 +16,7 @@ pub enum Error {
         /// The kernel's error.
         source: std::io::Error,
     },
-    /// Another service uses the store.
+    /// A service, or a launch that is over, uses the store.
     StoreLocked {
         /// The store's directory.
         path: PathBuf,
@@ -60,7 +60,7 @@ impl std::fmt::Display for Error {
             }
             Self::StoreLocked { path } => write!(
                 f,
-                "the store {} is in use by another prepaged: stop it, or give this one another --state",
+                "the store {} is in use by a prepaged: stop that, or name another directory (--store; of a second prepaged, --state)",
                 path.display()
             ),
             Self::Profile { origin, reason } | Self::NewerProfile { origin, reason } => {

@@ -92,13 +92,14 @@ pub struct StoredApp {
     pub tracked: bool,
 }
 
-/// An open store; no other process can open it meanwhile.
+/// An open store; no other process can open it meanwhile, unless it is only to be looked at.
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
     apps: BTreeMap<AppId, StoredProfile>,
+    /// Nothing is written without it.
     writer: Option<Writer>,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 #[derive(Debug)]
@@ -126,14 +127,30 @@ impl Store {
     /// [`Error::StoreLocked`] while another process has it open; [`Error::Store`] where the directory cannot be
     /// used.
     pub fn open(dir: &Path) -> Result<(Self, Vec<String>)> {
-        fs::create_dir_all(dir).map_err(|e| failed("creating", dir, e))?;
+        single::make_directory(dir)?;
         let lock = lock(dir, OPEN_WAIT_MAX)?;
-        let (apps, warnings) = read_all(dir)?;
+        let (apps, warnings) = read_all(dir, Unreadable::SetAside)?;
         let store = Self {
             dir: dir.into(),
             apps,
             writer: Some(Writer::start()?),
-            _lock: lock,
+            _lock: Some(lock),
+        };
+        Ok((store, warnings))
+    }
+
+    /// The store in `dir` as it is now, to be looked at: whoever has it open is not disturbed, since profiles are replaced
+    /// whole, and nothing is written. Returns it with a warning for each file that cannot be read.
+    ///
+    /// # Errors
+    /// [`Error::Store`] where there is no such directory, or it cannot be read.
+    pub fn look_at(dir: &Path) -> Result<(Self, Vec<String>)> {
+        let (apps, warnings) = read_all(dir, Unreadable::Stays)?;
+        let store = Self {
+            dir: dir.into(),
+            apps,
+            writer: None,
+            _lock: None,
         };
         Ok((store, warnings))
     }
@@ -411,15 +428,29 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     }
 }
 
-fn read_all(dir: &Path) -> Result<(BTreeMap<AppId, StoredProfile>, Vec<String>)> {
+/// What becomes of a file that cannot be read, and of one that was not finished.
+#[derive(Clone, Copy, PartialEq)]
+enum Unreadable {
+    SetAside,
+    Stays,
+}
+
+fn read_all(
+    dir: &Path,
+    unreadable: Unreadable,
+) -> Result<(BTreeMap<AppId, StoredProfile>, Vec<String>)> {
     let (mut apps, mut warnings) = (BTreeMap::new(), Vec::new());
+    let repairs = unreadable == Unreadable::SetAside;
     for entry in fs::read_dir(dir).map_err(|e| failed("listing", dir, e))? {
         let path = entry.map_err(|e| failed("listing", dir, e))?.path();
         match path.extension().and_then(|e| e.to_str()) {
             // A write that was cut off before its rename.
-            Some("new") => drop(fs::remove_file(&path)),
+            Some("new") if repairs => drop(fs::remove_file(&path)),
             Some("profile") => match read_one(&path) {
                 Ok(stored) => drop(apps.insert(stored.app.clone(), stored)),
+                Err(reason) if !repairs => {
+                    warnings.push(format!("profile {}: {reason}", path.display()));
+                }
                 Err(reason) if is_newer_at(&path) => warnings.push(format!(
                     "profile {}: {reason}; it stays, and what is learned of its application is not kept",
                     path.display()

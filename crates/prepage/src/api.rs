@@ -10,6 +10,7 @@ use prepage_core::launch::recording::CallKind;
 use prepage_core::outcome::SwitchRecord;
 use prepage_core::params::Mode;
 use prepage_engine::CorePolicy;
+use prepage_engine::store::StoredApp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -469,13 +470,46 @@ pub struct KnownApp {
     pub profile_bytes: u64,
 }
 
+impl From<StoredApp> for KnownApp {
+    fn from(stored: StoredApp) -> Self {
+        Self {
+            app: stored.app.to_string(),
+            tracked: stored.tracked,
+            switches: stored.switches,
+            launches: stored.launches,
+            launch_phase: stored.launch_phase,
+            profile_bytes: stored.bytes,
+        }
+    }
+}
+
 /// Reply to `Stats`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatsReply {
     /// The last switches, by application, oldest first.
     pub switches: Vec<SwitchOf>,
     /// The last launches, likewise.
     pub launches: Vec<LaunchRecord>,
+    /// What a store keeps of launches, where no service was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptLaunches>,
+}
+
+/// What a store keeps of an application's launches, all together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptLaunches {
+    /// The application's id.
+    pub app: String,
+    /// Launches seen.
+    pub launches: u64,
+    /// What is done for the next one.
+    pub phase: Phase,
+    /// As in [`ExplainedLaunch`].
+    pub helped_us: (Option<u64>, u64),
+    /// As in [`ExplainedLaunch`].
+    pub held_out_us: (Option<u64>, u64),
+    /// The misses last counted.
+    pub misses: Option<Misses>,
 }
 
 /// A switch in [`StatsReply`].

@@ -2,7 +2,8 @@
 
 use crate::cgroups::{self, Hierarchies};
 use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
-use prepage_kernel::{Result, process};
+use prepage_core::identity::AppId;
+use prepage_kernel::process;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -49,11 +50,36 @@ pub fn named(text: &str) -> Named {
     }
 }
 
+/// The only one of `found`, which are those that `text` may mean.
+///
+/// # Errors
+/// Where there is none or several, with what to give instead.
+pub fn only<T>(mut found: Vec<T>, text: &str, app: impl Fn(&T) -> &AppId) -> Result<T, String> {
+    // An id that is given whole means one application, whatever else its text would match.
+    if let Some(exact) = found.iter().position(|f| app(f).to_string() == text) {
+        return Ok(found.swap_remove(exact));
+    }
+    match found.len() {
+        0 => Err(format!(
+            "no application of yours is called {text:?}, none that runs now or is known: see `prepage apps list`. \
+             What `applications` lists in the configuration is tracked from its first launch on"
+        )),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let names: Vec<String> = found.iter().map(|f| app(f).to_string()).collect();
+            Err(format!(
+                "{text:?} may be any of: {}: give one of these",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
 /// What is known of a process, and its parent's pid.
 ///
 /// # Errors
 /// Where it is gone: [`prepage_kernel::Error::is_gone`].
-pub fn facts(pid: i32) -> Result<(ProcessFacts, i32)> {
+pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
     let stat = process::stat(pid)?;
     let text = |path: std::io::Result<std::path::PathBuf>| {
         path.ok().map(|p| p.to_string_lossy().into_owned())
@@ -104,7 +130,7 @@ pub fn ancestry(pid: i32) -> impl Iterator<Item = i32> {
 ///
 /// # Errors
 /// Where the process is gone.
-pub fn identify(pid: i32, around: &Surroundings) -> Result<Option<Identity>> {
+pub fn identify(pid: i32, around: &Surroundings) -> prepage_kernel::Result<Option<Identity>> {
     let (process, parent) = facts(pid)?;
     Ok(identity::identify(&chain(process, parent), around))
 }

@@ -26,7 +26,10 @@ fn refusal(daemon: &mut std::process::Command) -> String {
 fn two_services_at_once() {
     let service = Service::start("");
     let said = refusal(&mut service.daemon());
-    assert!(said.contains("in use by another prepaged"), "{said}");
+    assert!(
+        said.contains("in use by a prepaged") && said.contains("--state"),
+        "{said}"
+    );
     // Another store, the same socket.
     let other = TempDir::new();
     let said = refusal(

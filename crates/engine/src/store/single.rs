@@ -112,7 +112,7 @@ pub fn take_place(dir: &Path, places: usize) -> Result<File> {
 }
 
 /// Profiles say which files their owners use: nobody else's business.
-fn make_directory(dir: &Path) -> Result<()> {
+pub(super) fn make_directory(dir: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|e| failed("creating", dir, e))
 }

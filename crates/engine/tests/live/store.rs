@@ -139,7 +139,7 @@ fn a_second_service_is_told_that_the_store_is_in_use() {
     let error = Store::open(&directory.0).expect_err("it is open");
     assert!(matches!(error, Error::StoreLocked { .. }));
     assert!(
-        error.to_string().contains("in use by another prepaged"),
+        error.to_string().contains("in use by a prepaged"),
         "{error}"
     );
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// `prepage apps list`
 pub fn list(context: &Context) -> Result<(), Failure> {
-    let reply: AppsReply = context.call("ListApps", &serde_json::json!({}))?;
+    let reply: AppsReply = context.ask("ListApps", &serde_json::json!({}))?;
     context.print(&reply, |reply| {
         if reply.apps.is_empty() {
             return "nothing is kept of any application of yours".into();
@@ -40,7 +40,7 @@ pub fn list(context: &Context) -> Result<(), Failure> {
 
 /// `prepage apps forget`
 pub fn forget(context: &Context, app: String) -> Result<(), Failure> {
-    let reply: AppReply = context.call("Forget", &AppParameters { app })?;
+    let reply: AppReply = context.ask("Forget", &AppParameters { app })?;
     context.print(&reply, |reply| {
         format!("{} is forgotten, and tracked no longer", reply.app)
     })
@@ -48,7 +48,7 @@ pub fn forget(context: &Context, app: String) -> Result<(), Failure> {
 
 /// `prepage apps export`
 pub fn export(context: &Context, app: String, file: Option<PathBuf>) -> Result<(), Failure> {
-    let reply: ExportReply = context.call("Export", &AppParameters { app })?;
+    let reply: ExportReply = context.ask("Export", &AppParameters { app })?;
     let bytes = from_hexadecimal(&reply.profile)
         .ok_or_else(|| Failure::Local("the service sent no profile".into()))?;
     match file.filter(|f| f.as_os_str() != "-") {
@@ -85,7 +85,7 @@ pub fn import(context: &Context, file: &Path) -> Result<(), Failure> {
         ))
     })?;
     let profile = to_hexadecimal(&bytes);
-    let reply: AppReply = context.call("Import", &ImportParameters { profile })?;
+    let reply: AppReply = context.ask("Import", &ImportParameters { profile })?;
     context.print(&reply, |reply| format!("{} imported", reply.app))
 }
 

@@ -11,7 +11,7 @@ const FILES_SHOWN_MAX: usize = 10;
 
 /// `prepage explain`
 pub fn explain(context: &Context, app: String) -> Result<(), Failure> {
-    let reply: ExplainReply = context.call("Explain", &AppParameters { app })?;
+    let reply: ExplainReply = context.ask("Explain", &AppParameters { app })?;
     context.print(&reply, words)
 }
 
@@ -47,7 +47,7 @@ fn words(known: &ExplainReply) -> String {
         text += &format!("and {hidden} more files\n");
     }
     if known.last.is_empty() {
-        text += "\nNo switch was observed since the service was started.\n";
+        text += "\nNo switch is on record: the service keeps those since its start.\n";
     } else {
         let records: Vec<&SwitchRecord> = known.last.iter().collect();
         text += "\nThe last switches\n";

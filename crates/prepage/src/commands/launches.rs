@@ -1,7 +1,7 @@
 //! Launches in words.
 
 use super::table::{columns, row};
-use crate::api::ExplainedLaunch;
+use crate::api::{ExplainedLaunch, KeptLaunches};
 use crate::launch::record::LaunchRecord;
 use prepage_core::launch::manager::{Help, OffReason, Phase};
 use prepage_core::launch::misses::Misses;
@@ -95,6 +95,29 @@ fn note(record: &LaunchRecord) -> String {
     notes.join(", ")
 }
 
+/// A line for each application: what a store keeps of its launches, all together.
+pub fn kept_table(kept: &[KeptLaunches]) -> String {
+    let mut rows = vec![row([
+        "application",
+        "launches",
+        "launch phase",
+        "helped",
+        "held out",
+        "missed",
+    ])];
+    rows.extend(kept.iter().map(|kept| {
+        row([
+            &kept.app,
+            &kept.launches.to_string(),
+            phase(kept.phase),
+            &median(kept.helped_us),
+            &median(kept.held_out_us),
+            &kept.misses.as_ref().map_or("-".into(), missed),
+        ])
+    }));
+    columns(&rows)
+}
+
 /// What is known of an application's launches.
 pub fn explained(launch: &ExplainedLaunch) -> String {
     let mut text = format!(
@@ -141,11 +164,15 @@ pub fn explained(launch: &ExplainedLaunch) -> String {
     text
 }
 
-fn compared(launch: &ExplainedLaunch) -> String {
-    let median = |(us, count): (Option<u64>, u64)| match us {
+/// The median of so many cold launches.
+fn median((us, count): (Option<u64>, u64)) -> String {
+    match us {
         Some(us) => format!("{:.1} ms (n {count})", us as f64 / 1_000.0),
         None => "none".into(),
-    };
+    }
+}
+
+fn compared(launch: &ExplainedLaunch) -> String {
     match (launch.helped_us.0, launch.held_out_us.0) {
         (None, None) => String::new(),
         _ => format!(

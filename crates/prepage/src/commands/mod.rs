@@ -13,11 +13,12 @@ mod launches;
 mod run;
 mod stats;
 mod status;
+mod stored;
 mod table;
 
 pub use front::front;
 
-use crate::api::Target;
+use crate::api::{INTERFACE, Target};
 use crate::client::{Client, Error, SOCKET_DEFAULT};
 use crate::launch::options::parse_word;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -27,6 +28,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use stored::Stored;
 
 /// Tells prepaged which applications to make come back faster, launches commands faster, and shows what is done.
 ///
@@ -161,12 +163,17 @@ Examples:
     Status,
     /// Show, forget, export and import what was learned
     #[command(after_long_help = "\
+Without the service, it is the store of `prepage run` that is shown and changed.
+
 Examples:
   prepage apps list
+  prepage apps list --store DIR           of another store than the service's
   prepage apps export gimp gimp.profile
   sudo prepage apps import gimp.profile   on another machine
   prepage apps forget gimp")]
     Apps {
+        #[command(flatten)]
+        store: StoreArgument,
         #[command(subcommand)]
         action: AppsAction,
     },
@@ -176,13 +183,17 @@ Histories read oldest first: + used in that switch, - not used. Pages with equal
 histories are one line; probability is how often such pages were used next, and
 those with at least the plan's confidence are fetched (budget.confidence, of
 files budget.file_confidence).
+Without the service, what `prepage run` keeps in its store is explained.
 
 Examples:
   prepage explain gimp
+  prepage explain gimp --store DIR
   prepage explain gimp --json | jq '.files[].of'")]
     Explain {
         /// The application.
         app: String,
+        #[command(flatten)]
+        store: StoreArgument,
     },
     /// Show what each of the last switches and launches did
     #[command(after_long_help = "\
@@ -203,6 +214,8 @@ And: source, what said that the switch began; ms, how long it took; path ms, how
 long it was held up; CPU ms, of fetching and of observing.
 And of launches: read, pages that the device read for it; complete ms, when the
 prefetch was; missed, requests that the sequence does not hold.
+The service keeps these since its start. Without it, what a store keeps of all
+launches together is shown; `prepage run --report` writes what each did.
 
 Examples:
   prepage stats
@@ -210,6 +223,8 @@ Examples:
     Stats {
         /// The application; without it, all.
         app: Option<String>,
+        #[command(flatten)]
+        store: StoreArgument,
     },
     /// Show what this kernel and this machine offer, what is missing, and what that costs
     #[command(after_long_help = "\
@@ -278,6 +293,15 @@ enum AppsAction {
     },
 }
 
+/// Where what was learned is looked up.
+#[derive(Clone, Debug, Default, Args)]
+struct StoreArgument {
+    /// Directory of the profiles, as of `prepage run`; then the service is not asked. Default: where no service answers,
+    /// service.state of the configuration.
+    #[arg(long, global = true, value_name = "DIR", env = "PREPAGE_STORE")]
+    store: Option<PathBuf>,
+}
+
 /// Which application is meant.
 #[derive(Clone, Debug, Default, Args)]
 struct TargetArguments {
@@ -329,6 +353,8 @@ impl From<Error> for Failure {
 struct Context {
     socket: PathBuf,
     json: bool,
+    /// A store that was named.
+    store: Option<PathBuf>,
 }
 
 impl Context {
@@ -338,6 +364,29 @@ impl Context {
         parameters: &P,
     ) -> Result<R, Failure> {
         Ok(Client::connect(&self.socket)?.call(method, parameters)?)
+    }
+
+    /// As [`Self::call`]; where no service answers, or a store was named, what the store says.
+    fn ask<P: Serialize, R: serde::de::DeserializeOwned>(
+        &self,
+        method: &str,
+        parameters: &P,
+    ) -> Result<R, Failure> {
+        let stored = match &self.store {
+            Some(dir) => Stored::named(dir.clone()),
+            None => match Client::connect(&self.socket) {
+                Ok(mut client) => return Ok(client.call(method, parameters)?),
+                Err(error @ Error::NotRunning { .. }) => Stored::without_service(self, error)?,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let request = serde_json::json!({
+            "method": format!("{INTERFACE}.{method}"),
+            "parameters": parameters,
+        });
+        let answer = serde_json::from_value(request).map(|request| stored.answer(request));
+        let answer = answer.map_err(|e| Failure::Local(e.to_string()))??;
+        serde_json::from_value(answer).map_err(|e| Failure::Local(e.to_string()))
     }
 
     /// Prints the answer as JSON, or in words.
@@ -370,15 +419,16 @@ fn write_out(bytes: &[u8]) -> Result<(), Failure> {
 /// Runs the command that this process was started with; where that is wrong usage, says so and ends.
 pub fn run() -> ExitCode {
     let line = CommandLine::parse();
-    let context = Context {
+    let mut context = Context {
         socket: line.socket,
         json: line.json,
+        store: None,
     };
     let command = match line.command {
         Command::Run(arguments) => return run::run(&context.socket, arguments),
         command => command,
     };
-    match execute(&context, command) {
+    match execute(&mut context, command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let (code, text) = match &failure {
@@ -392,7 +442,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn execute(context: &Context, command: Command) -> Result<(), Failure> {
+fn execute(context: &mut Context, command: Command) -> Result<(), Failure> {
     match command {
         Command::Track(target) => control::track(context, &target.target()),
         Command::Untrack(target) => control::untrack(context, &target.target()),
@@ -409,14 +459,23 @@ fn execute(context: &Context, command: Command) -> Result<(), Failure> {
         // It ends by becoming the command, or with its status.
         Command::Run(_) => Ok(()),
         Command::Status => status::status(context),
-        Command::Apps { action } => match action {
-            AppsAction::List => apps::list(context),
-            AppsAction::Forget { app } => apps::forget(context, app),
-            AppsAction::Export { app, file } => apps::export(context, app, file),
-            AppsAction::Import { file } => apps::import(context, &file),
-        },
-        Command::Explain { app } => explain::explain(context, app),
-        Command::Stats { app } => stats::stats(context, app),
+        Command::Apps { action, store } => {
+            context.store = store.store;
+            match action {
+                AppsAction::List => apps::list(context),
+                AppsAction::Forget { app } => apps::forget(context, app),
+                AppsAction::Export { app, file } => apps::export(context, app, file),
+                AppsAction::Import { file } => apps::import(context, &file),
+            }
+        }
+        Command::Explain { app, store } => {
+            context.store = store.store;
+            explain::explain(context, app)
+        }
+        Command::Stats { app, store } => {
+            context.store = store.store;
+            stats::stats(context, app)
+        }
         Command::Doctor => doctor::doctor(context),
         Command::Agent { display, verbose } => agent::agent(context, display.as_deref(), verbose),
     }

@@ -199,7 +199,7 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
 }
 
 /// Says something to whoever called.
-fn complain(text: impl std::fmt::Display) {
+pub(super) fn complain(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "prepage: {text}");
 }
 
@@ -236,9 +236,9 @@ fn append_record(path: &Path, record: &LaunchRecord) -> std::io::Result<()> {
     append(path, &line)
 }
 
-/// The configuration; the defaults where it is wrong, since the command runs all the same. Somebody wrote it, and hears so.
-fn configuration(arguments: &RunArguments) -> Config {
-    config::load(arguments.config.as_deref()).unwrap_or_else(|error| {
+/// The configuration; the defaults where it is wrong, since nothing waits for that to be mended. Somebody wrote it, and hears so.
+pub(super) fn configuration(file: Option<&Path>) -> Config {
+    config::load(file).unwrap_or_else(|error| {
         complain(format_args!("the defaults are used: {error}"));
         Config::default()
     })

@@ -9,13 +9,17 @@ use std::collections::BTreeMap;
 
 /// `prepage stats`
 pub fn stats(context: &Context, app: Option<String>) -> Result<(), Failure> {
-    let reply: StatsReply = context.call("Stats", &StatsParameters { app })?;
+    let reply: StatsReply = context.ask("Stats", &StatsParameters { app })?;
     context.print(&reply, words)
 }
 
 fn words(stats: &StatsReply) -> String {
+    if !stats.kept.is_empty() {
+        return launches::kept_table(&stats.kept);
+    }
     if stats.switches.is_empty() && stats.launches.is_empty() {
-        return "no switch and no launch has been observed since the service was started".into();
+        return "no switch and no launch is on record: the service keeps those since its start"
+            .into();
     }
     type Records<'a> = (Vec<&'a SwitchRecord>, Vec<&'a LaunchRecord>);
     let mut by_app: BTreeMap<&str, Records<'_>> = BTreeMap::new();

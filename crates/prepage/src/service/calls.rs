@@ -220,7 +220,8 @@ impl Service {
                 found.sort_by_key(|i| self.is_renamed(i));
                 let mut seen = BTreeSet::new();
                 found.retain(|i| seen.insert(i.app.clone()));
-                Ok(self.with_other_copies(only(found, name, |i| &i.app)?))
+                Ok(self
+                    .with_other_copies(discover::only(found, name, |i| &i.app).map_err(not_found)?))
             }
             _ => Err(nothing_named()),
         }
@@ -335,7 +336,7 @@ impl Service {
                 if found.is_empty() {
                     return Err(ApiError::NotTracked { app: name.clone() });
                 }
-                only(found, name, |app| app)?
+                discover::only(found, name, |app| app).map_err(not_found)?
             }
             _ => return Err(nothing_named()),
         };
@@ -475,12 +476,8 @@ impl Service {
             .into_iter()
             .filter(|stored| may_act(caller, &stored.app));
         let known = own.map(|stored| KnownApp {
-            app: stored.app.to_string(),
             tracked: self.tracking.contains(&stored.app),
-            switches: stored.switches,
-            launches: stored.launches,
-            launch_phase: stored.launch_phase,
-            profile_bytes: stored.bytes,
+            ..KnownApp::from(stored)
         });
         AppsReply {
             apps: known.collect(),
@@ -495,7 +492,7 @@ impl Service {
         known.dedup();
         let named = discover::named(text);
         known.retain(|app| named.means(app) && may_act(caller, app));
-        only(known, text, |app| app)
+        discover::only(known, text, |app| app).map_err(not_found)
     }
 
     fn call_forget(&mut self, caller: Caller, text: &str) -> Answer {
@@ -560,6 +557,7 @@ impl Service {
         reply(StatsReply {
             launches: launches.cloned().collect(),
             switches: switches.collect(),
+            kept: Vec::new(),
         })
     }
 }
@@ -591,26 +589,4 @@ fn checked_name(name: &str) -> Result<&str, ApiError> {
         parameter: "name".into(),
         reason: format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"),
     })
-}
-
-/// The only one of `found`.
-fn only<T>(mut found: Vec<T>, text: &str, app: impl Fn(&T) -> &AppId) -> Result<T, ApiError> {
-    // An id that is given whole means one application, whatever else its text would match.
-    if let Some(exact) = found.iter().position(|f| app(f).to_string() == text) {
-        return Ok(found.swap_remove(exact));
-    }
-    match found.len() {
-        0 => Err(not_found(format!(
-            "no application of yours is called {text:?}, none that runs now or is known: see `prepage apps list`. \
-             What `applications` lists in the configuration is tracked from its first launch on"
-        ))),
-        1 => Ok(found.remove(0)),
-        _ => {
-            let names: Vec<String> = found.iter().map(|f| app(f).to_string()).collect();
-            Err(not_found(format!(
-                "{text:?} may be any of: {}: give one of these",
-                names.join(", ")
-            )))
-        }
-    }
 }

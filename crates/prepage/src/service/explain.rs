@@ -1,23 +1,11 @@
-//! What is known of an application and what the next switch would fetch, and why.
+//! What is known of an application, with what only the service knows.
 
 use super::Service;
-use crate::api::{
-    ExplainReply, ExplainedClass, ExplainedLaunch, ExplainedTable, SequenceFilePages,
-};
-use prepage_core::anon::Table;
-use prepage_core::app::{AppModel, Profile};
-use prepage_core::extent::ExtentSet;
-use prepage_core::file::Standing;
-use prepage_core::history::{Calibration, History};
+use crate::api::{ExplainReply, ExplainedLaunch};
+use crate::explain::explain;
+use prepage_core::app::AppModel;
 use prepage_core::identity::AppId;
-use prepage_core::launch::manager::{LaunchState, Phase};
-use prepage_core::launch::sequence::SequenceFile;
-use prepage_core::plan::Plan;
-use prepage_core::run_map::{RunMap, Value};
-use std::collections::BTreeMap;
-
-/// Most files listed.
-const FILES_MAX: usize = 40;
+use prepage_core::launch::manager::LaunchState;
 
 /// Most of the last switches listed.
 const LAST_MAX: usize = 8;
@@ -25,213 +13,34 @@ const LAST_MAX: usize = 8;
 impl Service {
     /// Explains a tracked application, or one of which a profile is kept.
     pub(super) fn explain(&self, app: &AppId) -> ExplainReply {
-        let stored = || {
-            self.store
-                .load(app)
-                .map(|s| s.profile.clone())
-                .unwrap_or_default()
-        };
+        let stored = self.store.load(app);
+        let tracked = self.machine.app(app);
         let kept;
-        let model = match self.machine.app(app) {
+        let model = match tracked {
             Some(model) => model,
             None => {
-                kept = AppModel::new(stored(), self.machine.params());
+                let profile = stored.map(|s| s.profile.clone()).unwrap_or_default();
+                kept = AppModel::new(profile, self.machine.params());
                 &kept
             }
         };
-        let (profile, plan) = (model.profile(), model.plan());
-        let mut files = file_tables(profile, plan);
-        let files_left_out = files.len().saturating_sub(FILES_MAX) as u64;
-        files.truncate(FILES_MAX);
-        let records = self.machine.records(app);
-        let skipped = records.count().saturating_sub(LAST_MAX);
-        ExplainReply {
-            app: app.to_string(),
-            tracked: self.tracking.contains(app),
-            mode: self.machine.mode(),
-            switches: profile.switches,
-            profiled: (
-                profile.files.profiled(),
-                self.machine.params().file.profile_switches,
-            ),
-            confidence: plan.confidence,
-            file_confidence: plan.file_confidence,
-            confidence_reason: self.confidence_reason(app, plan),
-            left_alone: self.machine.rest_left(app),
-            processes: process_tables(model, plan),
-            files,
-            files_left_out,
-            last: self.machine.records(app).skip(skipped).cloned().collect(),
-            launch: self.explain_launch(app),
-        }
-    }
-
-    fn explain_launch(&self, app: &AppId) -> ExplainedLaunch {
         let unknown = LaunchState::default();
-        let state = self.store.load(app).map_or(&unknown, |s| &s.launch);
-        let sequence = &state.sequence;
-        let mut pages = vec![0; sequence.files.len()];
-        for read in &sequence.reads {
-            if let Some(pages) = pages.get_mut(read.file as usize) {
-                *pages += read.extent.len;
-            }
-        }
-        let file = |(file, pages): (&SequenceFile, u64)| SequenceFilePages {
-            path: file.file.path.to_string(),
-            pages,
-            recordings: file.recordings,
-        };
-        let mut files: Vec<_> = sequence.files.iter().zip(pages).map(file).collect();
-        files.sort_by_key(|file| std::cmp::Reverse(file.pages));
-        files.truncate(FILES_MAX);
-        let last = self
-            .launches
-            .iter()
-            .flat_map(|launches| launches.records(app));
-        ExplainedLaunch {
-            launches: state.launches,
-            phase: state.phase,
-            recordings: (state.n_init, self.config.launch.n_rawseq),
-            left_alone: match state.phase {
-                Phase::Off(_) => state.retry_left,
-                _ => 0,
-            },
-            sequence_pages: sequence.pages(),
-            sequence_paths: sequence.paths.len() as u64,
-            sequence_files: sequence.files.len() as u64,
-            files,
-            misses: state.misses,
-            helped_us: (state.helped.median_us(), state.helped.len() as u64),
-            held_out_us: (state.held_out.median_us(), state.held_out.len() as u64),
-            last: last.cloned().collect(),
-        }
-    }
-
-    fn confidence_reason(&self, app: &AppId, plan: &Plan) -> String {
-        let budget = &self.machine.params().budget;
+        let launch = stored.map_or(&unknown, |s| &s.launch);
         // Of an application that is not tracked the plan is made for this answer, and knows of no pressure.
-        let is_tracked = self.machine.app(app).is_some();
-        let pressure = is_tracked && self.pressure.as_ref().is_some_and(|p| p.is_on());
-        let (named, wanted) = match pressure {
-            true => (
-                "budget.confidence_pressure, since tasks wait for memory",
-                budget.confidence_pressure,
-            ),
-            false => (
-                "budget.confidence and budget.file_confidence",
-                budget.confidence,
-            ),
-        };
-        match plan.confidence > wanted {
-            true => format!(
-                "raised by {:.2} ({named}) to keep the expected waste within {} pages \
-                 (budget.waste_pages_max)",
-                plan.confidence - wanted,
-                budget.waste_pages_max
-            ),
-            false => named.to_owned(),
-        }
-    }
-}
-
-/// Pages by table and history, with the pages of each that are planned.
-type Classes = BTreeMap<(&'static str, usize), (History, u64, u64)>;
-
-fn classes<V: Value>(
-    map: &RunMap<V>,
-    planned: &ExtentSet,
-    class_of: impl Fn(V) -> (&'static str, History),
-) -> Classes {
-    let mut classes = Classes::new();
-    let mut by_key: BTreeMap<(&'static str, usize), Vec<_>> = BTreeMap::new();
-    for (extent, state) in map.iter() {
-        let (table, history) = class_of(state);
-        let entry = classes
-            .entry((table, history.class()))
-            .or_insert((history, 0, 0));
-        entry.1 += extent.len;
-        by_key
-            .entry((table, history.class()))
-            .or_default()
-            .push(extent);
-    }
-    for (key, extents) in by_key {
-        let pages: ExtentSet = extents.into_iter().collect();
-        if let Some(entry) = classes.get_mut(&key) {
-            entry.2 = pages.intersection(planned).pages();
-        }
-    }
-    classes
-}
-
-fn table(of: String, classes: Classes, calibration: &Calibration) -> ExplainedTable {
-    let mut explained: Vec<ExplainedClass> = classes
-        .into_iter()
-        .map(
-            |((table, _), (history, pages, planned_pages))| ExplainedClass {
-                table: table.into(),
-                history: history_text(history),
-                pages,
-                probability: calibration.probability(history),
-                planned_pages,
+        let pressure = tracked.is_some() && self.pressure.as_ref().is_some_and(|p| p.is_on());
+        let (params, mode) = (self.machine.params(), self.machine.mode());
+        let known = explain(app, model, launch, params, mode, pressure);
+        let skipped = self.machine.records(app).count().saturating_sub(LAST_MAX);
+        let launches = self.launches.iter().flat_map(|l| l.records(app));
+        ExplainReply {
+            tracked: self.tracking.contains(app),
+            left_alone: self.machine.rest_left(app),
+            last: self.machine.records(app).skip(skipped).cloned().collect(),
+            launch: ExplainedLaunch {
+                last: launches.cloned().collect(),
+                ..known.launch
             },
-        )
-        .collect();
-    explained.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-    ExplainedTable {
-        of,
-        known_pages: explained.iter().map(|c| c.pages).sum(),
-        planned_pages: explained.iter().map(|c| c.planned_pages).sum(),
-        classes: explained,
+            ..known
+        }
     }
-}
-
-fn history_text(history: History) -> String {
-    let bits = history.class();
-    let newest_last = (0..history.len()).rev();
-    newest_last
-        .map(|at| if bits >> at & 1 == 1 { '+' } else { '-' })
-        .collect()
-}
-
-fn process_tables(model: &AppModel, plan: &Plan) -> Vec<ExplainedTable> {
-    let calibration = &model.profile().anon_calibration;
-    let of_instance = |(instance, known): (&_, &prepage_core::anon::AnonTable)| {
-        let targets = plan.anon.iter().find(|(planned, _)| planned == instance);
-        let planned = targets.map(|(_, t)| t.all()).unwrap_or_default();
-        let classes = classes(known.map(), &planned, |state| {
-            let table = match state.table {
-                Table::Candidate => "candidate",
-                Table::Target => "target",
-            };
-            (table, state.history)
-        });
-        let instance: &prepage_core::identity::Instance = instance;
-        table(format!("process {}", instance.pid), classes, calibration)
-    };
-    model
-        .instances()
-        .map(of_instance)
-        .filter(|t| t.known_pages > 0)
-        .collect()
-}
-
-fn file_tables(profile: &Profile, plan: &Plan) -> Vec<ExplainedTable> {
-    let nothing = ExtentSet::new();
-    let planned: BTreeMap<_, _> = plan.files.iter().map(|t| (&t.file, &t.wanted)).collect();
-    let of_file = |(file, known): (&prepage_core::identity::FileId, &RunMap<_>)| {
-        let wanted = planned.get(file).copied().unwrap_or(&nothing);
-        let classes = classes(known, wanted, |state: prepage_core::file::FileState| {
-            let table = match state.standing {
-                Standing::Outside => "known",
-                Standing::Target => "target",
-                Standing::Evicted => "evicted",
-            };
-            (table, state.history)
-        });
-        table(file.path.to_string(), classes, &profile.file_calibration)
-    };
-    let mut tables: Vec<ExplainedTable> = profile.files.iter().map(of_file).collect();
-    tables.sort_by_key(|t| std::cmp::Reverse((t.planned_pages, t.known_pages)));
-    tables
 }

@@ -83,7 +83,7 @@ pub fn run(asked: Asked) -> ExitCode {
         return leave_alone();
     }
     let not_left_alone = monotonic_ns();
-    let config = configuration(&arguments);
+    let config = configuration(arguments.config.as_deref());
     let store = arguments.store.clone();
     let store = store.unwrap_or_else(|| config.service.state.clone());
     if usual.as_ref() != Some(&store) && is_left_alone(&store) {
