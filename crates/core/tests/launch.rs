@@ -41,6 +41,7 @@ fn recording(source: Source, accesses: Vec<Access>) -> Recording {
         is_path_profile: false,
         requests: Vec::new(),
         events_lost: 0,
+        files_left_out: 0,
         end: LaunchEnd::Idle,
     }
 }
@@ -456,7 +457,8 @@ fn block_map(extents: &[(u32, u64, u64, u64)]) -> (BlockMap, Vec<Option<Page>>) 
     (map, oracle)
 }
 
-/// Of `mke2fs -t ext4 -b 1024 -g 8192 -N 512 -O ^has_journal,flex_bg -G 2` on 24 MiB, as dumpe2fs 1.47 shows it.
+/// Of `mke2fs -t ext4 -b 1024 -g 8192 -N 512 -O ^has_journal,flex_bg -G 2` on 24 MiB, as dumpe2fs 1.47 shows it, with a
+/// journal.
 fn real_ext4() -> Ext4Layout {
     let group = |block_bitmap, inode_bitmap, inode_table| Ext4Group {
         block_bitmap,
@@ -471,6 +473,7 @@ fn real_ext4() -> Ext4Layout {
         inode_bytes: 256,
         descriptor_blocks: 1 + 191,
         is_sparse: true,
+        journal: Some(vec![(20_000, 100), (20_200, 1)]),
         groups: vec![
             group(194, 196, 198),
             group(195, 197, 240),
@@ -481,7 +484,7 @@ fn real_ext4() -> Ext4Layout {
 
 #[test]
 fn the_metadata_of_a_real_ext4_lies_where_dumpe2fs_says() {
-    use BlockKind::{BlockBitmap, GroupDescriptors, InodeBitmap, InodeTable, Superblock};
+    use BlockKind::{BlockBitmap, GroupDescriptors, InodeBitmap, InodeTable, Journal, Superblock};
     let volume = Volume {
         device: (8, 0),
         start_bytes: 1 << 20,
@@ -514,7 +517,11 @@ fn the_metadata_of_a_real_ext4_lies_where_dumpe2fs_says() {
         (16385, 16385, Some(BlockBitmap)),
         (16386, 16386, None),
         (16389, 16430, Some(InodeTable)),
-        (16431, 24575, None),
+        (16431, 19999, None),
+        (20000, 20099, Some(Journal)),
+        (20100, 20199, None),
+        (20200, 20200, Some(Journal)),
+        (20201, 24575, None),
     ] {
         assert_eq!(
             kinds(first, last),
@@ -664,20 +671,66 @@ fn misses_are_shown_in_the_papers_classes() {
     ];
     let counted = misses::from_requests(&seen, &map, &sequence, 500, PAGE);
     let expected = Misses {
-        daemons: 2,
-        journal_or_swap: 1,
+        daemons: Some(2),
+        journal: Some(1),
+        swap: Some(0),
         transient: 1,
         others: 1,
         sequence_requests: 1,
     };
     assert_eq!(counted, expected);
     assert!((counted.ratio() - 5.0).abs() < 1e-9 && (counted.update_ratio() - 1.0).abs() < 1e-9);
-    let expected = Misses {
-        daemons: 0,
-        journal_or_swap: 0,
+    // What shows in neither view is not known: that is not none.
+    let by_accesses = Misses {
+        daemons: None,
+        journal: None,
+        swap: None,
         ..expected
     };
-    assert_eq!(misses::from_accesses(&seen, &sequence, 500), expected);
+    assert_eq!(misses::from_accesses(&seen, &sequence, 500), by_accesses);
+    let mut map = map;
+    map.lacks(BlockKind::Swap);
+    let by_requests = Misses {
+        swap: None,
+        ..expected
+    };
+    let counted = misses::from_requests(&seen, &map, &sequence, 500, PAGE);
+    assert_eq!((counted, counted.all()), (by_requests, 5));
+}
+
+#[test]
+fn a_journal_is_known_where_its_file_system_says_where_it_is() {
+    let knows_journal = |journal| {
+        let mut map = BlockMap::default();
+        let layout = Ext4Layout {
+            journal,
+            ..real_ext4()
+        };
+        map.insert_ext4(VOLUME, &layout);
+        map.knows(BlockKind::Journal)
+    };
+    assert!(knows_journal(Some(Vec::new())) && !knows_journal(None));
+}
+
+#[test]
+fn the_last_block_is_the_last_that_was_read_for_the_launch() {
+    let mut seen = recording(Source::Accesses, Vec::new());
+    let completed = |issuer, at_us| BlockRequest {
+        completed_us: at_us,
+        ..request(0, 1, issuer)
+    };
+    assert_eq!(seen.last_block_us(), None);
+    seen.requests = vec![
+        completed(Issuer::Launch, Some(20)),
+        completed(Issuer::Prefetcher, Some(30)),
+        completed(Issuer::Other, Some(70)),
+        completed(Issuer::Launch, None),
+        BlockRequest {
+            is_write: true,
+            ..completed(Issuer::Launch, Some(90))
+        },
+    ];
+    assert_eq!(seen.last_block_us(), Some(30));
 }
 
 #[test]

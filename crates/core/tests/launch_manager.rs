@@ -79,6 +79,7 @@ impl App {
             is_path_profile: false,
             requests: Vec::new(),
             events_lost: 0,
+            files_left_out: 0,
             end: LaunchEnd::Idle,
         }
     }

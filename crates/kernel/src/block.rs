@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::mountinfo::Mount;
 use crate::{cachestat, mountinfo, page, readahead, text};
 use rustix::fd::BorrowedFd;
+use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -77,6 +78,12 @@ impl BlockDevice {
     /// The kernel's name: `sda`, `nvme0n1`, `zram0`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it is made of other devices (dm, md), which its requests go to.
+    pub fn is_stacked(&self) -> bool {
+        let below = std::fs::read_dir(self.directory.join("slaves"));
+        below.is_ok_and(|mut below| below.next().is_some())
     }
 
     fn queue(&self, file: &str) -> PathBuf {
@@ -154,6 +161,23 @@ impl Placement {
             disk,
             start_bytes: start_sectors * crate::block_trace::SECTOR_BYTES,
         })
+    }
+}
+
+/// Opens the block device with this number, to be read, by the name that the kernel gives it below /dev: /dev/block is udev's,
+/// which containers and small systems are without. `ENODEV` where that name is another device's.
+pub fn open_by_number(dev: u64) -> Result<File> {
+    let number = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let path = format!("/sys/dev/block/{}:{}/uevent", number.0, number.1);
+    let facts = text::read_text(&path)?;
+    let name = facts.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    let name = name.ok_or_else(|| Error::malformed("parse", path.as_str(), "no DEVNAME"))?;
+    let path = Path::new("/dev").join(name);
+    let failed = |error| Error::new("open", path.to_string_lossy(), error);
+    let file = File::open(&path).map_err(failed)?;
+    match file.metadata().map_err(failed)?.rdev() == dev {
+        true => Ok(file),
+        false => Err(failed(rustix::io::Errno::NODEV.into())),
     }
 }
 

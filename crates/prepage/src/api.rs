@@ -574,6 +574,9 @@ pub struct ExplainedLaunch {
     pub sequence_files: u64,
     /// Those with the most pages.
     pub files: Vec<SequenceFilePages>,
+    /// Files that the launch last recorded used beyond those that a recording holds: nothing is learned of them.
+    #[serde(default)]
+    pub files_left_out: u64,
     /// The misses last counted.
     pub misses: Option<Misses>,
     /// Median time of helped cold launches in microseconds, and of how many.

@@ -80,6 +80,7 @@ fn explain_launch(state: &LaunchState, params: &Params) -> ExplainedLaunch {
         sequence_paths: sequence.paths.len() as u64,
         sequence_files: sequence.files.len() as u64,
         files,
+        files_left_out: state.files_left_out,
         misses: state.misses,
         helped_us: (state.helped.median_us(), state.helped.len() as u64),
         held_out_us: (state.held_out.median_us(), state.held_out.len() as u64),

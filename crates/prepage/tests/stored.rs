@@ -109,6 +109,34 @@ fn a_store_is_named_where_it_belongs_in_each_command() {
     );
 }
 
+#[test]
+fn what_a_recording_has_no_room_for_is_counted() {
+    let directory = TempDir::new();
+    let (store, files) = (
+        directory.path().join("store"),
+        directory.path().join("files"),
+    );
+    std::fs::create_dir(&files).expect("made");
+    for number in 0..5_000 {
+        std::fs::write(files.join(number.to_string()), b"x").expect("written");
+    }
+    let report = directory.path().join("report");
+    let report = report.to_str().expect("text");
+    let all = format!("cat {}/* | wc -c", files.display());
+    let launched = ["run", "--report", report, "--", "/usr/bin/dash", "-c", &all];
+    assert_eq!(said(&launched, &store), "5000\n");
+    let record = || std::fs::read_to_string(report).unwrap_or_default();
+    wait_until("its report", || record().ends_with('\n'));
+    let record: serde_json::Value = serde_json::from_str(&record()).expect("JSON");
+    let left_out = record["files_left_out"].as_u64().expect("counted");
+    assert!(left_out > 900, "{record}");
+    let explained = said(&["explain", "dash"], &store);
+    assert!(
+        explained.contains(&format!("left out: {left_out} files")),
+        "{explained}"
+    );
+}
+
 /// To look is not to repair: the service that has the store open is not disturbed, and a damaged profile stays.
 #[test]
 fn a_store_that_a_service_has_open_is_looked_at_and_not_changed() {

@@ -79,6 +79,9 @@ pub struct Ext4Layout {
     pub descriptor_blocks: u64,
     /// Whether only groups 0, 1 and the powers of 3, 5 and 7 have a superblock (the feature `sparse_super`).
     pub is_sparse: bool,
+    /// The journal inside of the file system: first blocks and numbers of blocks; empty where it has none, `None` where
+    /// nobody can tell.
+    pub journal: Option<Vec<(u64, u64)>>,
     /// The group descriptors. They say where bitmaps and inode tables are with the feature `flex_bg` too, which puts
     /// those of several groups into one.
     pub groups: Vec<Ext4Group>,
@@ -149,12 +152,24 @@ pub struct BlockMap {
     /// By device and first byte; disjoint.
     runs: BTreeMap<(Device, u64), Run>,
     files: Vec<FileId>,
+    /// Kinds of blocks that may lie where nobody could tell.
+    unknown: BTreeSet<BlockKind>,
 }
 
 impl BlockMap {
     /// The files and directories that it knows.
     pub fn files(&self) -> &[FileId] {
         &self.files
+    }
+
+    /// Notes that blocks of this kind may lie where the map does not have them.
+    pub fn lacks(&mut self, kind: BlockKind) {
+        self.unknown.insert(kind);
+    }
+
+    /// Whether all blocks of this kind are in the map.
+    pub fn knows(&self, kind: BlockKind) -> bool {
+        !self.unknown.contains(&kind)
     }
 
     /// Adds a run of blocks that belong to no known file: a journal, a swap device. What the map knows already stays: of
@@ -199,7 +214,7 @@ impl BlockMap {
         }
     }
 
-    /// Adds the metadata of an ext2, ext3 or ext4 file system. A layout with sizes of zero adds nothing.
+    /// Adds the metadata of an ext2, ext3 or ext4 file system, and its journal. A layout with sizes of zero adds nothing.
     pub fn insert_ext4(&mut self, volume: Volume, layout: &Ext4Layout) {
         let block = layout.block_bytes;
         let mut add = |first: u64, blocks: u64, content| {
@@ -230,6 +245,12 @@ impl BlockMap {
                 ..of(BlockKind::InodeTable)
             };
             add(group.inode_table, table_blocks, inodes);
+        }
+        for &(first, blocks) in layout.journal.iter().flatten() {
+            add(first, blocks, of(BlockKind::Journal));
+        }
+        if layout.journal.is_none() {
+            self.lacks(BlockKind::Journal);
         }
     }
 

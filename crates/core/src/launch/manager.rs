@@ -94,6 +94,8 @@ pub struct LaunchState {
     pub unusable: u32,
     /// The misses last counted.
     pub misses: Option<Misses>,
+    /// Files that the launch last recorded used beyond those that a recording holds ([`Recording::files_left_out`]).
+    pub files_left_out: u64,
     /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed.
     pub longest_us: u64,
     /// The shortest launch since then, in microseconds, without what help takes before it; `None` before the first. Most
@@ -361,7 +363,8 @@ pub fn end(
 ) -> Learned {
     let since_ns = std::mem::replace(&mut state.began_ns, measured.began_ns);
     let usable = recording.filter(|r| r.is_usable());
-    if recording.is_some() {
+    if let Some(recording) = recording {
+        state.files_left_out = recording.files_left_out;
         state.unusable = match usable {
             Some(_) => 0,
             None => state.unusable.saturating_add(1),

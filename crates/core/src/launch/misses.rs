@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 /// Requests that the prefetcher did not issue, by the paper's classes, of a launch sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Misses {
-    /// Class 1: by processes outside the launch, for files that daemons opened at boot.
-    pub daemons: u64,
-    /// Class 2: of the journal or of swap.
-    pub journal_or_swap: u64,
+    /// Class 1: by processes outside the launch, for files that daemons opened at boot. `None`: not known.
+    pub daemons: Option<u64>,
+    /// Class 2: of the journal. `None`: not known, since nobody can tell where it lies.
+    pub journal: Option<u64>,
+    /// Class 2: of swap. `None` as of the journal.
+    pub swap: Option<u64>,
     /// Class 3: for files that were created or renamed since the launch before.
     pub transient: u64,
     /// Any other: what an update of the application looks like.
@@ -31,14 +33,14 @@ impl Misses {
 
     /// The miss ratio of FAST Table 2: requests not issued by the prefetcher, of the requests of the sequence.
     pub fn ratio(&self) -> f64 {
-        let classes = [
-            self.daemons,
-            self.journal_or_swap,
-            self.transient,
-            self.others,
-        ];
-        let missed: f64 = classes.iter().map(|&count| count as f64).sum();
-        missed / self.sequence_requests.max(1) as f64
+        self.all() as f64 / self.sequence_requests.max(1) as f64
+    }
+
+    /// All of them. A request of a class that is not known is one of the others, or of the daemons.
+    pub fn all(&self) -> u64 {
+        let known = [self.daemons, self.journal, self.swap];
+        let known: u64 = known.into_iter().flatten().sum();
+        known + self.transient + self.others
     }
 
     /// The share of it that R_miss is compared with: the three classes are there without any update, and learning anew
@@ -78,7 +80,13 @@ pub fn from_requests(
         }
         _ => true,
     };
-    let mut misses = Misses::none(sequence);
+    let none_of = |kind| map.knows(kind).then_some(0);
+    let mut misses = Misses {
+        daemons: Some(0),
+        journal: none_of(BlockKind::Journal),
+        swap: none_of(BlockKind::Swap),
+        ..Misses::none(sequence)
+    };
     let reads = recording.requests.iter().filter(|r| !r.is_write);
     for request in reads.filter(|r| r.issuer != Issuer::Prefetcher) {
         let pieces = map.look_up(request);
@@ -88,8 +96,9 @@ pub fn from_requests(
             let file = piece.content.and_then(|c| c.file);
             let file = file.and_then(|f| map.files().get(f as usize));
             *match (kind, file) {
-                (Some(BlockKind::Journal | BlockKind::Swap), _) => &mut misses.journal_or_swap,
-                _ if request.issuer == Issuer::Other => &mut misses.daemons,
+                (Some(BlockKind::Journal), _) => misses.journal.get_or_insert(0),
+                (Some(BlockKind::Swap), _) => misses.swap.get_or_insert(0),
+                _ if request.issuer == Issuer::Other => misses.daemons.get_or_insert(0),
                 (_, Some(file)) if file.mtime_ns >= since_ns => &mut misses.transient,
                 _ => &mut misses.others,
             } += 1;
@@ -99,7 +108,7 @@ pub fn from_requests(
 }
 
 /// The same from the page cache's view alone: what the launch's processes demanded. A run of pages is a request. It
-/// shows neither the first two classes nor metadata.
+/// shows neither the first two classes, which are not known then, nor metadata.
 ///
 /// Of a launch that nobody fetched for, the kernel's own readahead brings in what a refined sequence has left out, and
 /// faults map it along: that is demanded, and its use is not certain. It is no miss, or every launch held out would have

@@ -137,6 +137,8 @@ pub struct Recording {
     pub requests: Vec<BlockRequest>,
     /// Events lost to full rings. Such a recording teaches nothing.
     pub events_lost: u64,
+    /// Files accessed beyond [`FILES_MAX`], which the recording is without.
+    pub files_left_out: u64,
     /// Why the launch was taken to be over.
     pub end: LaunchEnd,
 }
@@ -168,11 +170,11 @@ impl Recording {
         self.requests.truncate(REQUESTS_MAX);
     }
 
-    /// When the last block that the launch waited for was complete, in microseconds since it began: the paper's
-    /// measure of launch time (section 5.1).
+    /// When the device had completed the last block that was read for the launch, by its processes or ahead of them, in
+    /// microseconds since it began: the paper's measure of launch time (section 5.1). `None` where none was.
     pub fn last_block_us(&self) -> Option<u64> {
         let reads = self.requests.iter().filter(|r| !r.is_write);
-        let own = reads.filter(|r| r.issuer == Issuer::Launch);
+        let own = reads.filter(|r| r.issuer != Issuer::Other);
         own.filter_map(|r| r.completed_us).max()
     }
 }

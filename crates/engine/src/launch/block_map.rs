@@ -5,12 +5,15 @@ use crate::launch::place::Place;
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::recording::Recording;
-use prepage_kernel::block::Placement;
-use prepage_kernel::fiemap;
+use prepage_kernel::block::{BlockDevice, Placement, open_by_number};
 use prepage_kernel::open::fstat;
+use prepage_kernel::page::page_size;
+use prepage_kernel::swaps::{self, SwapKind};
+use prepage_kernel::{fiemap, zram};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Most extents of one file.
@@ -18,8 +21,9 @@ const EXTENTS_MAX: usize = 4_096;
 /// Most directories looked up for one launch.
 const DIRECTORIES_MAX: usize = 1_024;
 
-/// The map of a recording's files and of the directories above them. What has no place on a device (overlay and btrfs
-/// have device numbers that name none) is left out.
+/// The map of a recording's files, of the directories above them, of their file systems' journals and of swap. What has no
+/// place on a device (overlay and btrfs have device numbers that name none) is left out; where that may be a journal or
+/// swap, the map says that it lacks them.
 pub fn block_map(recording: &Recording, place: &Place) -> BlockMap {
     let mut mapper = Mapper {
         map: BlockMap::default(),
@@ -44,6 +48,9 @@ pub fn block_map(recording: &Recording, place: &Place) -> BlockMap {
             };
             mapper.add(fd.as_fd(), stat.dev, directory, BlockKind::Directory);
         }
+    }
+    if mapper.add_swap().is_none() {
+        mapper.map.lacks(BlockKind::Swap);
     }
     mapper.map
 }
@@ -77,12 +84,15 @@ impl Mapper {
     fn add(&mut self, fd: BorrowedFd<'_>, dev: u64, file: FileId, kind: BlockKind) {
         let map = &mut self.map;
         let volume = self.volumes.entry(dev).or_insert_with(|| {
-            let volume = volume(dev)?;
+            let volume = volume(dev);
             // Where the device may not be read, the map knows files and directories only.
-            if let Some(layout) = device(dev).and_then(|device| ext4::layout(&device)) {
-                map.insert_ext4(volume, &layout);
+            let layout = open_by_number(dev).ok();
+            let layout = layout.and_then(|device| ext4::layout(&device));
+            match volume.zip(layout) {
+                Some((volume, layout)) if is_asked_itself(dev) => map.insert_ext4(volume, &layout),
+                _ => map.lacks(BlockKind::Journal),
             }
-            Some(volume)
+            volume
         });
         let (Some(volume), Ok(extents)) = (*volume, fiemap::extents(fd, EXTENTS_MAX)) else {
             return;
@@ -97,12 +107,51 @@ impl Mapper {
             .collect();
         map.insert_file(volume, file, kind, &extents, None);
     }
+
+    /// Adds the swap areas. `None` where some of them may lie elsewhere, too.
+    fn add_swap(&mut self) -> Option<()> {
+        for area in swaps::areas().ok()? {
+            // A file is on what holds it, a device is asked by its own number.
+            let stat = std::fs::metadata(&area.path).ok()?;
+            let dev = match area.kind {
+                SwapKind::File => stat.dev(),
+                SwapKind::Zram | SwapKind::Disk => stat.rdev(),
+            };
+            let volume = volume(dev).filter(|_| is_asked_itself(dev))?;
+            match area.kind {
+                // In memory, unless pages are written back from there.
+                SwapKind::Zram => {
+                    let name = area.path.file_name()?.to_str()?;
+                    if zram::read(name).ok()?.backing_device.is_some() {
+                        return None;
+                    }
+                }
+                SwapKind::Disk => {
+                    let len_bytes = area.size_kib.saturating_mul(1 << 10);
+                    // Its first page, which says what it is, does not count.
+                    let len_bytes = len_bytes.saturating_add(page_size());
+                    self.map.insert(volume, 0, len_bytes, BlockKind::Swap);
+                }
+                SwapKind::File => {
+                    let file = File::open(&area.path).ok()?;
+                    let extents = fiemap::extents(file.as_fd(), EXTENTS_MAX).ok()?;
+                    for extent in extents.list {
+                        let (start, len) = (extent.physical_bytes, extent.len_bytes);
+                        self.map.insert(volume, start, len, BlockKind::Swap);
+                    }
+                    if !extents.complete {
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
 }
 
-/// The block device with this number.
-fn device(dev: u64) -> Option<File> {
-    let number = (rustix::fs::major(dev), rustix::fs::minor(dev));
-    File::open(format!("/dev/block/{}:{}", number.0, number.1)).ok()
+/// Whether block requests name the device with this number, or its disk; of a stacked one (dm, md) they name those below.
+fn is_asked_itself(dev: u64) -> bool {
+    BlockDevice::of_number(dev).is_ok_and(|device| !device.is_stacked())
 }
 
 fn volume(dev: u64) -> Option<Volume> {

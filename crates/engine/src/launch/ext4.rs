@@ -1,5 +1,5 @@
 //! Where an ext2, ext3 or ext4 file system keeps its metadata, from its device (Linux
-//! `Documentation/filesystems/ext4`: super, group_descr). For devices that may be read; others stay without.
+//! `Documentation/filesystems/ext4`: super, group_descr), and its journal (journal, ifork). For devices that may be read; others stay without.
 
 use prepage_core::launch::blocks::{Ext4Group, Ext4Layout};
 use std::fs::File;
@@ -8,11 +8,24 @@ use std::os::unix::fs::FileExt;
 /// The superblock's place and size, in bytes.
 const SUPERBLOCK_BYTES: (u64, usize) = (1_024, 1_024);
 const MAGIC: u64 = 0xef53;
+/// Largest block.
+const BLOCK_BYTES_MAX: u64 = 64 << 10;
 /// `s_feature_incompat`: descriptors are not in one place (meta_bg), and are longer than 32 bytes (64bit).
 const META_BG: u64 = 0x10;
 const WIDE: u64 = 0x80;
+/// `s_feature_compat`: there is a journal.
+const HAS_JOURNAL: u64 = 0x4;
 /// `s_feature_ro_compat`: sparse_super.
 const SPARSE_SUPER: u64 = 0x1;
+/// `i_flags`: where the file's blocks are, a tree of extents says. Else indirect blocks do (ext3), which are not read.
+const BY_EXTENTS: u64 = 0x80000;
+/// First bytes of each node of that tree, and the length of its header and of each entry, in bytes.
+const NODE_MAGIC: u64 = 0xf30a;
+const ENTRY_BYTES: usize = 12;
+/// Most blocks of an extent that was written.
+const WRITTEN_MAX: u64 = 0x8000;
+/// Most nodes read: a journal is one run of blocks, or few.
+const NODES_MAX: usize = 64;
 /// Most groups read: 8 TiB with blocks of 4 KiB.
 const GROUPS_MAX: u64 = 1 << 16;
 
@@ -28,6 +41,9 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
     }
     let is_wide = incompatible & WIDE != 0;
     let block_bytes = 1_024_u64.checked_shl(u32::try_from(field(0x18, 4)?).ok()?)?;
+    if block_bytes > BLOCK_BYTES_MAX {
+        return None;
+    }
     let high = if is_wide { field(0x150, 4)? } else { 0 };
     let blocks = (field(0x4, 4)? | high << 32).checked_sub(field(0x14, 4)?)?;
     let group_blocks = field(0x20, 4)?;
@@ -47,6 +63,7 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
         },
         descriptor_blocks: (count * descriptor_bytes).div_ceil(block_bytes) + field(0xce, 2)?,
         is_sparse: read_only & SPARSE_SUPER != 0,
+        journal: None,
         groups: Vec::new(),
     };
     let mut descriptors = vec![0; (count * descriptor_bytes) as usize];
@@ -54,7 +71,60 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
     device.read_exact_at(&mut descriptors, first_bytes).ok()?;
     let groups = descriptors.chunks_exact(descriptor_bytes as usize);
     layout.groups = groups.map(group).collect::<Option<_>>()?;
+    layout.journal = match field(0x5c, 4)? & HAS_JOURNAL {
+        0 => Some(Vec::new()),
+        // 0 where it is on another device.
+        _ => runs_of(device, &layout, field(0xe0, 4)?),
+    };
     Some(layout)
+}
+
+/// Where the blocks of a file are: runs of them, first and count, in any order. `None` where that cannot be told.
+fn runs_of(device: &File, layout: &Ext4Layout, inode: u64) -> Option<Vec<(u64, u64)>> {
+    let at = inode.checked_sub(1)?;
+    let group = usize::try_from(at.checked_div(layout.group_inodes)?).ok()?;
+    let table = layout.groups.get(group)?.inode_table;
+    let in_table = (at % layout.group_inodes).checked_mul(layout.inode_bytes)?;
+    let mut bytes = [0; 128];
+    let place = table.checked_mul(layout.block_bytes)?;
+    let place = place.checked_add(in_table)?;
+    device.read_exact_at(&mut bytes, place).ok()?;
+    if number(&bytes, 0x20, 4)? & BY_EXTENTS == 0 {
+        return None;
+    }
+    let (mut runs, mut nodes, mut read) = (Vec::new(), vec![bytes[0x28..0x64].to_vec()], 0);
+    while let Some(node) = nodes.pop() {
+        if number(&node, 0, 2)? != NODE_MAGIC {
+            return None;
+        }
+        let depth = number(&node, 6, 2)?;
+        let entries = number(&node, 2, 2)? as usize;
+        for entry in 1..=entries {
+            let entry = node.get(entry * ENTRY_BYTES..(entry + 1) * ENTRY_BYTES)?;
+            if depth == 0 {
+                let first = number(entry, 8, 4)? | number(entry, 6, 2)? << 32;
+                let blocks = number(entry, 4, 2)?;
+                // Longer ones are not written yet, and count from there on.
+                runs.push((
+                    first,
+                    blocks
+                        .checked_sub(WRITTEN_MAX + 1)
+                        .map_or(blocks, |b| b + 1),
+                ));
+                continue;
+            }
+            read += 1;
+            if read > NODES_MAX {
+                return None;
+            }
+            let block = number(entry, 4, 4)? | number(entry, 8, 2)? << 32;
+            let mut below = vec![0; usize::try_from(layout.block_bytes).ok()?];
+            let place = block.checked_mul(layout.block_bytes)?;
+            device.read_exact_at(&mut below, place).ok()?;
+            nodes.push(below);
+        }
+    }
+    Some(runs)
 }
 
 fn group(descriptor: &[u8]) -> Option<Ext4Group> {
@@ -85,10 +155,19 @@ fn number(bytes: &[u8], offset: usize, len: usize) -> Option<u64> {
 mod tests {
     use super::*;
     use std::process::Command;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A file system of so many MiB, made in a file that has no name any more.
     fn made(mib: u64, options: &[&str]) -> File {
-        let path = std::env::temp_dir().join(format!("prepage-ext4-{}-{mib}", std::process::id()));
+        made_and_shown(mib, options).0
+    }
+
+    /// The same, with the blocks of its journal as debugfs(8) lists them.
+    fn made_and_shown(mib: u64, options: &[&str]) -> (File, Vec<u64>) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("prepage-ext4-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let file = File::options()
             .read(true)
             .write(true)
@@ -101,12 +180,47 @@ mod tests {
             .args(options)
             .arg(&path)
             .status();
+        let shown = Command::new("debugfs")
+            .args(["-R", "blocks <8>"])
+            .arg(&path)
+            .output();
         std::fs::remove_file(&path).expect("remove");
         assert!(
             made.is_ok_and(|status| status.success()),
             "this test needs mkfs.ext4"
         );
-        file
+        let shown = shown.expect("this test needs debugfs").stdout;
+        let blocks = String::from_utf8_lossy(&shown);
+        let blocks = blocks.split_ascii_whitespace().map(|b| b.parse());
+        (file, blocks.collect::<Result<_, _>>().expect("numbers"))
+    }
+
+    #[test]
+    fn the_journal_is_where_debugfs_says() {
+        for (mib, options) in [
+            (300, &[][..]),
+            // Two runs of blocks.
+            (300, &["-O", "^64bit,^flex_bg"]),
+            (64, &["-b", "1024", "-I", "128"]),
+            (64, &["-O", "^has_journal"]),
+        ] {
+            let (file, shown) = made_and_shown(mib, options);
+            let journal = layout(&file).expect("ext4").journal.expect("known");
+            let mut blocks: Vec<u64> = journal.iter().flat_map(|&(at, n)| at..at + n).collect();
+            blocks.sort_unstable();
+            assert_eq!(blocks, shown, "{options:?}");
+        }
+        // Of ext3, indirect blocks say where it is.
+        let (file, shown) = made_and_shown(64, &["-t", "ext3"]);
+        assert!(!shown.is_empty());
+        assert_eq!(layout(&file).expect("ext3").journal, None);
+        // A tree that leads nowhere.
+        let file = made(300, &[]);
+        let whole = layout(&file).expect("ext4");
+        let inode = whole.groups[0].inode_table * whole.block_bytes + 7 * whole.inode_bytes;
+        let depth = inode + 0x28 + 6;
+        file.write_all_at(&[1], depth).expect("write");
+        assert_eq!(layout(&file).expect("ext4").journal, None);
     }
 
     #[test]

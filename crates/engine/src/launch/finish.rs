@@ -197,6 +197,7 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
         is_path_profile,
         requests: seen.requests,
         events_lost: seen.lost,
+        files_left_out: seen.left_out.len() as u64,
         end,
     };
     recording.bound();

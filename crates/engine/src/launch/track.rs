@@ -23,6 +23,8 @@ use std::sync::Arc;
 const PROCESSES_MAX: usize = 4_096;
 /// Most inodes of which the path is kept: of a launch's openings, most are of files that it reads.
 const PATHS_MAX: usize = 2 * FILES_MAX;
+/// Most files counted beyond those that are kept.
+const LEFT_OUT_MAX: usize = 1 << 16;
 /// Longest path kept, in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
 /// Accesses taken before those that are no first ones are dropped.
@@ -73,6 +75,8 @@ pub struct Seen {
     /// Inodes accessed.
     pub keys: Vec<InodeKey>,
     indices: HashMap<InodeKey, u32>,
+    /// Those beyond [`FILES_MAX`], so many of which are counted.
+    pub left_out: HashSet<InodeKey>,
     /// Accesses; their files are indices of `keys`.
     pub accessed: Vec<Access>,
     /// What the launch had to read from the device, likewise.
@@ -104,6 +108,7 @@ impl Seen {
             pids: tree(launch.root_pid),
             keys: Vec::new(),
             indices: HashMap::new(),
+            left_out: HashSet::new(),
             accessed: Vec::new(),
             added: Vec::new(),
             fetched: Vec::new(),
@@ -221,7 +226,13 @@ impl Seen {
             return Some(index);
         }
         // What comes later than so many files is left out of the recording too.
-        let index = (self.keys.len() < FILES_MAX).then_some(self.keys.len() as u32)?;
+        if self.keys.len() == FILES_MAX {
+            if self.left_out.len() < LEFT_OUT_MAX {
+                self.left_out.insert(key);
+            }
+            return None;
+        }
+        let index = self.keys.len() as u32;
         self.keys.push(key);
         self.indices.insert(key, index);
         Some(index)

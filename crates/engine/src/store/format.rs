@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// First bytes of every profile: the name and the version of the format.
-const MAGIC: &[u8; 8] = b"PREPAGE\x07";
+const MAGIC: &[u8; 8] = b"PREPAGE\x08";
 
 /// Its length.
 pub(super) const MAGIC_BYTES: u64 = MAGIC.len() as u64;

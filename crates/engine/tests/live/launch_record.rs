@@ -449,4 +449,7 @@ fn ten_thousand_files_are_recorded_up_to_the_bound() {
     let seen = accesses(&recording, Path::new(directory));
     assert!((3_000..=4_096).contains(&seen.len()), "{}", seen.len());
     assert!(seen.is_sorted_by_key(|(name, ..)| name.clone()));
+    let left_out = recording.files_left_out;
+    let counted = recording.files.len() as u64 + left_out;
+    assert!(left_out > 5_000 && counted >= 10_000, "{left_out}");
 }

@@ -7,6 +7,7 @@ mod files;
 mod groups;
 mod hang;
 mod late;
+mod launch_blocks;
 mod launch_fetch;
 mod launch_places;
 mod launch_record;

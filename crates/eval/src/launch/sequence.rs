@@ -31,9 +31,11 @@ pub struct MissedRow {
     /// The same in the launch that missed most.
     pub highest: f64,
     /// The paper's first class: for files that daemons opened at boot.
-    pub daemons: f64,
-    /// Its second: of the journal or swap.
-    pub journal_or_swap: f64,
+    pub daemons: Option<f64>,
+    /// Its second: of the journal. `None` where that was not known in any launch.
+    pub journal: Option<f64>,
+    /// Its second, too: of swap. `None` as of the journal.
+    pub swap: Option<f64>,
     /// Its third: for files made or renamed since the launch before.
     pub transient: f64,
     /// In none of its classes.
@@ -64,6 +66,14 @@ fn missed(launches: &[Launch]) -> Option<MissedRow> {
         .filter(|misses| misses.sequence_requests > 0)
         .collect();
     let requests: Vec<f64> = all.iter().map(|m| m.sequence_requests as f64).collect();
+    // Of those launches in which the class is known.
+    let mean_known = |of: fn(&Misses) -> Option<u64>| {
+        let shares = all
+            .iter()
+            .filter_map(|m| Some(of(m)? as f64 / m.sequence_requests as f64));
+        let shares: Vec<f64> = shares.collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    };
     let mean = |of: fn(&Misses) -> u64| {
         let shares = all
             .iter()
@@ -76,8 +86,9 @@ fn missed(launches: &[Launch]) -> Option<MissedRow> {
         requests: median(&requests)?,
         share: ratios.clone().sum::<f64>() / all.len() as f64,
         highest: ratios.fold(0.0, f64::max),
-        daemons: mean(|m| m.daemons),
-        journal_or_swap: mean(|m| m.journal_or_swap),
+        daemons: mean_known(|m| m.daemons),
+        journal: mean_known(|m| m.journal),
+        swap: mean_known(|m| m.swap),
         transient: mean(|m| m.transient),
         others: mean(|m| m.others),
     })
@@ -100,7 +111,8 @@ mod tests {
         assert!(sequence(&launches).expect("a row").missed.is_none());
         for (launch, daemons) in launches.iter_mut().zip([0, 10]) {
             let misses = Misses {
-                daemons,
+                daemons: Some(daemons),
+                swap: Some(daemons / 10).filter(|&swap| swap > 0),
                 others: 5,
                 sequence_requests: 100,
                 ..Misses::default()
@@ -111,7 +123,24 @@ mod tests {
         let row = sequence(&launches).expect("a row");
         let missed = row.missed.expect("misses");
         assert_eq!((missed.n, missed.requests), (2, 100.0));
-        assert!((missed.share - 0.10).abs() < 1e-9 && (missed.highest - 0.15).abs() < 1e-9);
-        assert!((missed.daemons - 0.05).abs() < 1e-9 && (missed.others - 0.05).abs() < 1e-9);
+        let is_near = |value: f64, expected: f64| (value - expected).abs() < 1e-9;
+        assert!(is_near(missed.share, 0.105) && is_near(missed.highest, 0.16));
+        assert!(is_near(missed.daemons.expect("known"), 0.05) && is_near(missed.others, 0.05));
+        // What is not known in a launch is not none.
+        assert!(is_near(missed.swap.expect("known in one"), 0.01));
+        assert_eq!(missed.journal, None);
+    }
+
+    /// They counted journal and swap, where nothing told which requests these were.
+    #[test]
+    fn of_records_of_old_builds_journal_and_swap_are_not_known() {
+        let mut launches = vec![launch("git", 0, Scenario::Fast, 20.0)];
+        let report = launches[0].report.as_mut().expect("a report");
+        report["request_misses"] = serde_json::json!({
+            "daemons": 1, "journal_or_swap": 0, "transient": 0, "others": 2, "sequence_requests": 100,
+        });
+        let missed = sequence(&launches).expect("a row").missed.expect("misses");
+        assert_eq!((missed.journal, missed.swap), (None, None));
+        assert_eq!((missed.daemons, missed.others), (Some(0.01), 0.02));
     }
 }

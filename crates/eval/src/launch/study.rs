@@ -84,6 +84,9 @@ pub struct ScenarioRow {
     pub over_cold_ms: Option<Estimate>,
     /// (cold - scenario) / (cold - warm), of medians over the same blocks.
     pub gap_closed: Option<Estimate>,
+    /// Until the last block was read for the launch, the paper's measure of launch time: the median of those that prepage
+    /// recorded.
+    pub last_block_ms: Option<Estimate>,
     /// From the exec until prepage's service began to help, in microseconds: the median. Only of launches that it saw so.
     pub noticed_us: Option<Estimate>,
 }
@@ -278,6 +281,7 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         gap_closed: (is_compared && scenario != Scenario::Warm && scenario.runs_program())
             .then(|| gap_closed(launches, scenario))
             .flatten(),
+        last_block_ms: median_estimate(&reported("last_block_us")).map(|us| us.map(|us| us / 1e3)),
         noticed_us: median_estimate(&reported("noticed_us")),
     }
 }

@@ -115,7 +115,8 @@ pub fn sequence_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         "missed",
         "at most",
         "daemons'",
-        "journal, swap",
+        "journal",
+        "swap",
         "transient",
         "others",
     ])];
@@ -130,11 +131,16 @@ pub fn sequence_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         row.push(missed.map_or("-".into(), |m| format!("{:.0}", m.requests)));
         row.push(missed.map_or("-".into(), |m| m.n.to_string()));
         let shares = missed.map(|m| {
-            let classes = [m.daemons, m.journal_or_swap, m.transient, m.others];
-            [&[m.share, m.highest][..], &classes].concat()
+            let (all, rest) = ([m.share, m.highest], [m.transient, m.others]);
+            let classes = [m.daemons, m.journal, m.swap];
+            [&all.map(Some)[..], &classes, &rest.map(Some)].concat()
         });
         let shares = shares.unwrap_or_default().into_iter();
-        row.extend(shares.map(|share| format!("{:.1} %", share * 100.0)));
+        row.extend(shares.map(|share| {
+            share.map_or("not known".into(), |share| {
+                format!("{:.1} %", share * 100.0)
+            })
+        }));
         row.resize(rows[0].len(), "-".into());
         rows.push(row);
     }
@@ -200,8 +206,8 @@ const MISMATCH: &str = "\
 
 const MISSED: &str = "\
     Missed: block requests of helped, recorded launches that the sequence does not hold, of the sequence's requests, in the \
-    paper's classes; means over so many launches: daemons' files, journal or swap, files made or renamed since the launch before; others are what an \
-    update looks like.";
+    paper's classes; means over so many launches: daemons' files, journal, swap, files made or renamed since the launch before; others are what an \
+    update looks like. Where nobody could tell where the journal or swap lie, their requests are among the daemons' and the others.";
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,7 @@ pub fn show(study: &LaunchStudy) -> String {
     let mut out = format!("{}; medians with 95 % intervals\n", heading(study));
     let tables = [
         time_rows(study),
+        last_block_rows(study),
         ratio_rows(study),
         unhelped_rows(study),
         bound_rows(study),
@@ -111,6 +112,29 @@ pub fn time_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
             row.push(time(program.bound_ms));
             row.push(time(program.order_bound.map(|bound| bound.mapped.time_ms)));
         }
+        rows.push(row);
+    }
+    rows
+}
+
+/// A row for each program, a column for each scenario: until the last block was read for it, which the paper takes for the
+/// launch's end. Only of launches that prepage recorded; nothing in records of builds that did not report it.
+pub fn last_block_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let recorded = |s: &ScenarioRow| s.last_block_ms.is_some();
+    let has_any = |&scenario: &Scenario| {
+        let rows = study.programs.iter().filter_map(|p| row_of(p, scenario));
+        rows.into_iter().any(recorded)
+    };
+    let scenarios: Vec<Scenario> = scenarios(study).into_iter().filter(has_any).collect();
+    let mut rows = vec![cells(&["last block read, ms (n)"])];
+    rows[0].extend(scenarios.iter().map(|s| s.word().to_owned()));
+    for program in timed(study).filter(|p| p.scenarios.iter().any(recorded)) {
+        let mut row = vec![program.program.clone()];
+        row.extend(scenarios.iter().map(|&scenario| {
+            let estimate = row_of(program, scenario).and_then(|s| s.last_block_ms);
+            let of = estimate.map(|e| format!("{} ({})", time(estimate), e.n));
+            of.unwrap_or_else(|| "-".into())
+        }));
         rows.push(row);
     }
     rows
@@ -360,6 +384,28 @@ mod tests {
         assert_eq!(time_rows(&study).len(), 5);
         // Nobody was launched at once: no empty table.
         assert!(!text.contains("at once"), "{text}");
+    }
+
+    #[test]
+    fn the_last_block_stands_beside_the_time_where_the_record_has_it() {
+        let mut lines = lines();
+        let rows = last_block_rows(&study_lines(lines.clone()));
+        assert_eq!(rows.len(), 1, "records of old builds have none: {rows:?}");
+        for line in &mut lines {
+            if let Line::Launch(launch) = line
+                && launch.slot.program == "git"
+                && launch.slot.scenario == Scenario::Fast
+            {
+                let report = launch.report.as_mut().expect("a report");
+                report["last_block_us"] = 50_000.into();
+            }
+        }
+        let study = study_lines(lines);
+        let rows = last_block_rows(&study);
+        assert_eq!(rows[0], ["last block read, ms (n)", "fast"]);
+        assert_eq!(rows[1], ["git", "50.0 [50.0, 50.0] (10)"]);
+        assert_eq!(rows.len(), 2);
+        assert!(show(&study).contains("last block read"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub fn section(study: &LaunchStudy) -> String {
     out += &table(&text::time_rows(study));
     out += &table(&text::ratio_rows(study));
     out += &table(&text::unhelped_rows(study));
+    out += &table(&text::last_block_rows(study));
     out += &bounds(study);
     out += &fast::usage(study);
     out += &fast::at_once(study);

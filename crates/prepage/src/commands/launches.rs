@@ -5,6 +5,7 @@ use crate::api::{ExplainedLaunch, KeptLaunches};
 use crate::launch::record::LaunchRecord;
 use prepage_core::launch::manager::{Help, OffReason, Phase};
 use prepage_core::launch::misses::Misses;
+use prepage_core::launch::recording::FILES_MAX;
 
 /// Most files of a launch sequence shown; `--json` has more.
 const FILES_SHOWN_MAX: usize = 10;
@@ -29,6 +30,7 @@ pub fn records_table(records: &[&LaunchRecord]) -> String {
         "phase",
         "help",
         "ms",
+        "last block ms",
         "end",
         "read pages",
         "planned",
@@ -59,6 +61,7 @@ fn line(record: &LaunchRecord) -> Vec<String> {
         phase(record.phase),
         help,
         &ms(record.launch_us),
+        &or_none(record.last_block_us.map(ms)),
         &format!("{:?}", record.end).to_lowercase(),
         &record.device_pages.to_string(),
         &record.decision.prefetch_pages.to_string(),
@@ -74,8 +77,12 @@ fn line(record: &LaunchRecord) -> Vec<String> {
 
 /// Missed requests, of those of the sequence.
 fn missed(misses: &Misses) -> String {
-    let all = misses.daemons + misses.journal_or_swap + misses.transient + misses.others;
-    format!("{all} of {}", misses.sequence_requests)
+    format!("{} of {}", misses.all(), misses.sequence_requests)
+}
+
+/// A count, or that it is not known.
+fn known(count: Option<u64>) -> String {
+    count.map_or("not known".into(), |count| count.to_string())
 }
 
 fn note(record: &LaunchRecord) -> String {
@@ -91,6 +98,9 @@ fn note(record: &LaunchRecord) -> String {
             "{} pages of unknown files",
             record.unresolved_pages
         ));
+    }
+    if record.files_left_out > 0 {
+        notes.push(format!("{} files left out", record.files_left_out));
     }
     notes.join(", ")
 }
@@ -137,13 +147,20 @@ pub fn explained(launch: &ExplainedLaunch) -> String {
         "\nlaunch sequence: {} pages of {} files, {} paths\n",
         launch.sequence_pages, launch.sequence_files, launch.sequence_paths
     );
+    if launch.files_left_out > 0 {
+        text += &format!(
+            "left out: {} files that the last recorded launch used beyond the {FILES_MAX} that a recording holds\n",
+            launch.files_left_out
+        );
+    }
     text += &compared(launch);
     if let Some(misses) = &launch.misses {
         text += &format!(
-            "missed at the last check: {} requests ({} by daemons, {} journal or swap, {} transient, {} others)\n",
+            "missed at the last check: {} requests (daemons: {}; journal: {}; swap: {}; transient: {}; others: {})\n",
             missed(misses),
-            misses.daemons,
-            misses.journal_or_swap,
+            known(misses.daemons),
+            known(misses.journal),
+            known(misses.swap),
             misses.transient,
             misses.others
         );
@@ -180,5 +197,38 @@ fn compared(launch: &ExplainedLaunch) -> String {
             median(launch.helped_us),
             median(launch.held_out_us)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_not_shown_as_none() {
+        let launch = ExplainedLaunch {
+            launches: 3,
+            phase: Phase::Prefetch,
+            recordings: (2, 2),
+            left_alone: 0,
+            sequence_pages: 9,
+            sequence_paths: 0,
+            sequence_files: 1,
+            files: Vec::new(),
+            files_left_out: 0,
+            misses: Some(Misses {
+                swap: Some(0),
+                others: 4,
+                sequence_requests: 100,
+                ..Misses::default()
+            }),
+            helped_us: (None, 0),
+            held_out_us: (None, 0),
+            last: Vec::new(),
+        };
+        let said = explained(&launch);
+        let expected = "4 of 100 requests (daemons: not known; journal: not known; swap: 0; transient: 0; others: 4)";
+        assert!(said.contains(expected), "{said}");
+        assert!(!said.contains("left out"), "{said}");
     }
 }

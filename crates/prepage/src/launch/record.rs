@@ -23,6 +23,13 @@ pub struct LaunchRecord {
     pub launch_us: u64,
     /// Pages that it accessed in files whose names were not found.
     pub unresolved_pages: u64,
+    /// Files that it accessed beyond those that a recording holds.
+    #[serde(default)]
+    pub files_left_out: u64,
+    /// When the device had completed the last block that was read for it, by its processes or ahead of them, in microseconds
+    /// since its beginning: the paper's measure. None where it was not recorded, or nothing was read.
+    #[serde(default)]
+    pub last_block_us: Option<u64>,
     /// Why it was taken to be over.
     pub end: LaunchEnd,
     /// Pages that the device read for it, whoever asked.
@@ -123,6 +130,8 @@ impl LaunchRecord {
             decision: DecisionRecord::from(decided),
             launch_us: result.measured.launch_us,
             unresolved_pages: result.unresolved_pages,
+            files_left_out: recording.map_or(0, |r| r.files_left_out),
+            last_block_us: recording.and_then(Recording::last_block_us),
             end: result.measured.end,
             device_pages: result.measured.device_pages,
             prefetch: result.prefetch,
