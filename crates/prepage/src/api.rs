@@ -306,6 +306,9 @@ pub struct TrackReply {
     pub members: String,
     /// Whether it was not tracked before.
     pub new: bool,
+    /// How many things are missing on this machine, which `Status` names.
+    #[serde(default)]
+    pub missing: u64,
 }
 
 /// Reply to `Untrack`, `Forget` and `Import`.
@@ -413,7 +416,7 @@ pub struct StatusReply {
     pub core_policy: CorePolicy,
     /// Whether there is memory pressure: tasks wait for memory, on the whole machine or in a control group at its limit.
     pub under_pressure: bool,
-    /// What does not work on this machine, and what that costs.
+    /// What does not work on this machine now, and what that costs.
     pub missing: Vec<String>,
     /// Threads that hung in a system call, fetching or observing, and were given up.
     pub threads_given_up: u64,
@@ -493,6 +496,9 @@ pub struct StatsReply {
     /// What a store keeps of launches, where no service was asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptLaunches>,
+    /// How many things are missing on this machine, which `Status` names.
+    #[serde(default)]
+    pub missing: u64,
 }
 
 /// What a store keeps of an application's launches, all together.
@@ -543,6 +549,9 @@ pub struct ExplainReply {
     pub confidence_reason: String,
     /// Switches for which it is left alone from now on, since its demand did not end.
     pub left_alone: u32,
+    /// How many things are missing on this machine, which `Status` names.
+    #[serde(default)]
+    pub missing: u64,
     /// Anonymous pages known, by process.
     pub processes: Vec<ExplainedTable>,
     /// File pages known, by file; the largest plans first.

@@ -44,6 +44,7 @@ pub fn explain(
         file_confidence: plan.file_confidence,
         confidence_reason: confidence_reason(plan, &params.budget, is_under_pressure),
         left_alone: 0,
+        missing: 0,
         processes: process_tables(model, plan),
         files,
         files_left_out,

@@ -1,5 +1,6 @@
 //! `track`, `untrack`, `switch`, `mode` and `policy`.
 
+use super::status::missing;
 use super::{Context, Failure};
 use crate::api::*;
 use prepage_core::params::Mode;
@@ -14,7 +15,8 @@ pub fn track(context: &Context, target: &Target) -> Result<(), Failure> {
         } else {
             "already tracking"
         };
-        format!("{verb} {} ({})", reply.app, reply.members)
+        let missing = missing(reply.missing).trim_start();
+        format!("{verb} {} ({})\n{missing}", reply.app, reply.members)
     })
 }
 

@@ -1,6 +1,7 @@
 //! `explain`: what is known, what would be fetched and why, what the last switches did.
 
 use super::stats::records_table;
+use super::status::missing;
 use super::table::{columns, row};
 use super::{Context, Failure, launches};
 use crate::api::{AppParameters, ExplainReply, ExplainedTable};
@@ -53,7 +54,7 @@ fn words(known: &ExplainReply) -> String {
         text += "\nThe last switches\n";
         text += &records_table(&records);
     }
-    text + &launches::explained(&known.launch)
+    text + &launches::explained(&known.launch) + missing(known.missing)
 }
 
 fn section(title: &str, tables: &[ExplainedTable], shown_max: usize) -> String {

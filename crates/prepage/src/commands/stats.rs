@@ -1,5 +1,6 @@
 //! `stats`: what each of the last switches did.
 
+use super::status::missing;
 use super::table::{bytes, columns, row};
 use super::{Context, Failure, launches};
 use crate::api::{StatsParameters, StatsReply, SwitchOf};
@@ -18,8 +19,9 @@ fn words(stats: &StatsReply) -> String {
         return launches::kept_table(&stats.kept);
     }
     if stats.switches.is_empty() && stats.launches.is_empty() {
-        return "no switch and no launch is on record: the service keeps those since its start"
-            .into();
+        let nothing =
+            "no switch and no launch is on record: the service keeps those since its start\n";
+        return nothing.to_owned() + missing(stats.missing);
     }
     type Records<'a> = (Vec<&'a SwitchRecord>, Vec<&'a LaunchRecord>);
     let mut by_app: BTreeMap<&str, Records<'_>> = BTreeMap::new();
@@ -40,7 +42,7 @@ fn words(stats: &StatsReply) -> String {
         }
         text
     };
-    by_app.iter().map(of_app).collect::<Vec<_>>().join("\n")
+    by_app.iter().map(of_app).collect::<Vec<_>>().join("\n") + missing(stats.missing)
 }
 
 /// A line for each kind of pages of each switch; of what was not observed, dashes.

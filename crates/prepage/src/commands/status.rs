@@ -1,7 +1,7 @@
 //! `status`.
 
 use super::launches::phase;
-use super::table::{bytes, columns, row};
+use super::table::{bytes, columns, row, wrapped};
 use super::{Context, Failure};
 use crate::api::StatusReply;
 
@@ -9,6 +9,16 @@ use crate::api::StatusReply;
 pub fn status(context: &Context) -> Result<(), Failure> {
     let reply: StatusReply = context.call("Status", &serde_json::json!({}))?;
     context.print(&reply, words)
+}
+
+/// Said by those commands whose answer depends on what the machine offers, where something is missing.
+pub fn missing(count: u64) -> &'static str {
+    match count {
+        0 => "",
+        _ => {
+            "\nsomething is missing on this machine, which this depends on: see `prepage status`\n"
+        }
+    }
 }
 
 fn words(status: &StatusReply) -> String {
@@ -23,7 +33,8 @@ fn words(status: &StatusReply) -> String {
             until that is over, only surer pages are fetched (budget.confidence_pressure)\n";
     }
     if !status.missing.is_empty() {
-        text += "some things are missing on this machine: see `prepage doctor`\n";
+        text += "missing on this machine (`prepage doctor` shows all that is looked for):\n";
+        text.extend(status.missing.iter().map(|missing| wrapped("", missing)));
     }
     if status.threads_given_up > 0 {
         let threads = status.threads_given_up;

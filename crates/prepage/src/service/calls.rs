@@ -172,6 +172,7 @@ impl Service {
             members: self.tracking.members_text(&found.app),
             app: found.app.to_string(),
             new,
+            missing: self.missing().len() as u64,
         })
     }
 
@@ -463,7 +464,7 @@ impl Service {
             mode: self.machine.mode(),
             core_policy: self.core_policy,
             under_pressure: self.pressure.as_ref().is_some_and(|p| p.is_on()),
-            missing: self.missing.clone(),
+            missing: self.missing(),
             threads_given_up: self.executor.threads_given_up() as u64,
             apps: apps.filter_map(status).collect(),
         }
@@ -558,6 +559,7 @@ impl Service {
             launches: launches.cloned().collect(),
             switches: switches.collect(),
             kept: Vec::new(),
+            missing: self.missing().len() as u64,
         })
     }
 }

@@ -35,6 +35,7 @@ impl Service {
         ExplainReply {
             tracked: self.tracking.contains(app),
             left_alone: self.machine.rest_left(app),
+            missing: self.missing().len() as u64,
             last: self.machine.records(app).skip(skipped).cloned().collect(),
             launch: ExplainedLaunch {
                 last: launches.cloned().collect(),

@@ -5,6 +5,7 @@ use prepage_kernel::cgroup::Version;
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::pagemap::ScanSupport;
 use prepage_kernel::support::{Fact, Support};
+use prepage_kernel::swaps::SwapArea;
 use serde::Serialize;
 
 /// Whether something works.
@@ -32,12 +33,25 @@ pub struct Finding {
     pub cost: &'static str,
 }
 
+impl Finding {
+    /// What is missing and what that costs, in one line; `None` where nothing is.
+    pub fn missing_line(&self) -> Option<String> {
+        let Self {
+            what, detail, cost, ..
+        } = self;
+        (self.state == State::Missing).then(|| format!("{what}: {detail}: {cost}"))
+    }
+}
+
+/// What [`swap`] is about.
+pub const SWAP: &str = "swap";
+
 /// A fact, what it is about, and what its absence costs.
 type Rule<'a> = (&'static str, &'a Fact, &'static str);
 
 /// Everything worth saying, in the order of importance.
 pub fn findings(support: &Support) -> Vec<Finding> {
-    let mut list = vec![rights(support), swap(support)];
+    let mut list = vec![rights(support), swap(&support.swap_areas)];
     list.extend(events(support));
     list.extend(rules(support).into_iter().map(of_fact));
     list.extend([
@@ -196,21 +210,22 @@ fn rights(support: &Support) -> Finding {
     }
 }
 
-fn swap(support: &Support) -> Finding {
-    if support.swap_areas.is_empty() {
+/// Whether there is swap now: it comes and goes.
+pub fn swap(areas: &[SwapArea]) -> Finding {
+    if areas.is_empty() {
         return missing(
-            "swap",
+            SWAP,
             "no swap area is active",
             "what applications hold in memory (anonymous pages) is never swapped out, so there is nothing to fetch of it; \
              pages of files are fetched as ever. zram is the usual choice: see zramctl(8) and swapon(8)",
         );
     }
-    let area = |area: &prepage_kernel::swaps::SwapArea| {
+    let area = |area: &SwapArea| {
         let (used, size) = (area.used_kib >> 10, area.size_kib >> 10);
         format!("{} ({used} of {size} MiB used)", area.path.display())
     };
-    let areas: Vec<String> = support.swap_areas.iter().map(area).collect();
-    works("swap", areas.join(", "))
+    let areas: Vec<String> = areas.iter().map(area).collect();
+    works(SWAP, areas.join(", "))
 }
 
 fn pagemap_scan(support: &Support) -> Finding {

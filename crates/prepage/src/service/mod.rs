@@ -16,6 +16,7 @@ mod start;
 mod traced;
 mod tracking;
 
+use findings::swap;
 pub use findings::{Finding, State, findings};
 pub use launches::LaunchHelp;
 pub use start::{Options, run};
@@ -39,6 +40,7 @@ use prepage_engine::store::Store;
 use prepage_engine::{CorePolicy, Engine, Executor};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::signals::SignalFd;
+use prepage_kernel::swaps;
 use recording::Recording;
 use rustix::fd::BorrowedFd;
 use tracking::Tracking;
@@ -93,7 +95,7 @@ pub struct Parts {
     pub socket: ApiSocket,
     /// SIGTERM, SIGINT and SIGHUP; none in tests, where the service ends with its process.
     pub signals: Option<SignalFd>,
-    /// What does not work on this machine.
+    /// What does not work on this machine, until the next start.
     pub missing: Vec<String>,
 }
 
@@ -158,6 +160,13 @@ impl Service {
         }
         self.see_given_up();
         began
+    }
+
+    /// What does not work on this machine, as it is now.
+    fn missing(&self) -> Vec<String> {
+        let swap = swap(&swaps::areas().unwrap_or_default());
+        let lasting = self.missing.iter().cloned();
+        swap.missing_line().into_iter().chain(lasting).collect()
     }
 
     fn see_given_up(&mut self) {

@@ -1,11 +1,12 @@
 //! Assembling the service, from the command line to the event loop.
 
+use super::findings::SWAP;
 use super::launches::LaunchHelp;
 use super::poller::{Poller, Token};
 use super::recording::Recording;
 use super::reload::{watch_faults, watch_pressure};
 use super::tracking::Tracking;
-use super::{Parts, Service, State, findings, notify, signals};
+use super::{Parts, Service, findings, notify, signals};
 use crate::config::{self, Config};
 use crate::sources::api::ApiSocket;
 use crate::sources::cores::Cores;
@@ -150,15 +151,16 @@ fn raise_file_limit() {
     }
 }
 
-/// Logs what does not work, one line each, and returns those lines.
+/// Logs what does not work, one line each, and returns those lines that hold until the next start.
 fn report(support: &Support) -> Vec<String> {
-    let missing: Vec<String> = findings(support)
-        .iter()
-        .filter(|finding| finding.state == State::Missing)
-        .map(|finding| format!("{}: {}: {}", finding.what, finding.detail, finding.cost))
-        .collect();
-    missing.iter().for_each(|line| log_warning!("{line}"));
-    missing
+    let mut lasting = Vec::new();
+    for finding in findings(support) {
+        if let Some(line) = finding.missing_line() {
+            log_warning!("{line}");
+            lasting.extend((finding.what != SWAP).then_some(line));
+        }
+    }
+    lasting
 }
 
 /// An application tracked by a control group outside of any hierarchy cannot be found again.
