@@ -625,6 +625,65 @@ fn a_service_that_is_stuck_holds_up_no_command() {
 }
 
 /// The launches that a service has seen the end of.
+/// Answers as a service whose prefetch takes so long, until a command has been run.
+fn slow_service(socket: &Path, prefetch: Duration) -> std::thread::JoinHandle<()> {
+    let listener = std::os::unix::net::UnixListener::bind(socket).expect("bound");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a command");
+        let began = Instant::now();
+        loop {
+            let request = common::message(&mut stream);
+            let reply = match () {
+                () if request.is_empty() => return,
+                () if request.contains("LaunchBegin") => {
+                    r#"{"app":"executable:/bin/true@0","launch":7,"phase":"prefetch","waits":true,"decision":
+                        {"records":false,"profiles_paths":false,"prefetch_pages":9,"gap_pages":0,"paths":0,"held_out":false}}"#
+                }
+                () if began.elapsed() < prefetch => r#"{"complete":false}"#,
+                () => r#"{"complete":true}"#,
+            };
+            let reply = format!("{{\"parameters\":{reply}}}\0");
+            if stream.write_all(reply.as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_prefetch_that_is_waited_for_longer_than_a_second_says_so() {
+    let directory = TempDir::new();
+    // Where the machine is so busy that an answer comes late, the command does not wait for the rest.
+    let said = |start: &str, prefetch: Duration| {
+        let socket = directory.path().join("s");
+        let _ = std::fs::remove_file(&socket);
+        let service = slow_service(&socket, prefetch);
+        let ran = Command::new(env!("CARGO_BIN_EXE_prepage"))
+            .arg("--socket")
+            .arg(&socket)
+            .args(["run", "--start", start, "--", "echo", "ran"])
+            .output()
+            .expect("prepage");
+        service.join().expect("served");
+        assert!(ran.status.success(), "{ran:?}");
+        let printed = if start == "only" { "" } else { "ran\n" };
+        assert_eq!(text(&ran.stdout), printed);
+        text(&ran.stderr)
+    };
+    for (start, part) in [
+        ("before", "before it runs"),
+        ("only", "what the command would need"),
+    ] {
+        let tries = || (0..10).map(|_| said(start, Duration::from_millis(1_200)));
+        let found = tries().find(|said| said.contains(part));
+        let lines = found.map(|said| said.lines().count());
+        assert_eq!(lines, Some(1), "once");
+    }
+    assert_eq!(said("before", Duration::ZERO), "");
+    // Where nobody asked to wait, standard error is the command's own.
+    assert_eq!(said("together", Duration::from_millis(1_200)), "");
+}
+
 fn launches(service: &Service) -> Vec<serde_json::Value> {
     let stats = service.json(&["stats"]);
     stats["launches"].as_array().expect("a list").clone()

@@ -6,6 +6,7 @@ mod alone;
 mod by_service;
 mod own_cost;
 mod plain;
+mod progress;
 mod tracer;
 mod words;
 
@@ -24,6 +25,7 @@ use prepage_core::params::launch::{LaunchOrder, LaunchStart};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::exec::exec;
 use prepage_kernel::spawn::Held;
+use progress::{Progress, during};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -140,6 +142,18 @@ impl RunArguments {
         }
     }
 
+    /// What is said where a prefetch that was asked for before the command, or without it, takes long. Beside a command nothing
+    /// is: standard error is the command's.
+    fn progress(&self) -> Progress {
+        Progress::begin(match self.start {
+            Some(LaunchStart::Before) => {
+                Some("fetching what the command will need, before it runs")
+            }
+            Some(LaunchStart::Only) => Some("fetching what the command would need"),
+            Some(LaunchStart::Together) | None => None,
+        })
+    }
+
     fn runs_command(&self) -> bool {
         self.start != Some(LaunchStart::Only)
     }
@@ -211,8 +225,10 @@ fn prepare(arguments: &RunArguments) -> Option<String> {
         return Some(format!("report {}: {error}", path.display()));
     }
     if arguments.cold {
-        rustix::fs::sync();
-        let dropped = std::fs::write("/proc/sys/vm/drop_caches", "3");
+        let dropped = during("--cold: writing back and dropping the page cache", || {
+            rustix::fs::sync();
+            std::fs::write("/proc/sys/vm/drop_caches", "3")
+        });
         return dropped
             .err()
             .map(|e| format!("--cold needs root: /proc/sys/vm/drop_caches: {e}"));

@@ -112,8 +112,10 @@ pub fn run(asked: Asked) -> ExitCode {
         Ok(held) => {
             // Whatever comes of waiting, the command runs.
             let until = Instant::now() + PREFETCH_MAX;
+            let mut progress = arguments.progress();
             let mut hold = held.wait(HOLD_MAX);
             while matches!(hold, Ok(Hold::AskedForMore)) && Instant::now() < until {
+                progress.look();
                 hold = held.wait(HOLD_MORE_MAX);
             }
             execute(Some(held), &arguments)
@@ -236,8 +238,13 @@ impl Alone {
         let Some(launches) = self.start() else {
             return;
         };
+        let mut progress = self.asked.arguments.progress();
         launches.begin(self.launch(own_pid(), &decided));
-        if !launches.wait_prefetched(ID, PREFETCH_MAX) {
+        let is_complete = launches.wait_prefetched(ID, progress.left()) || {
+            progress.look();
+            launches.wait_prefetched(ID, PREFETCH_MAX)
+        };
+        if !is_complete {
             self.say(format_args!(
                 "the prefetch takes longer than {PREFETCH_MAX:?}"
             ));

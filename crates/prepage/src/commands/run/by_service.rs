@@ -1,5 +1,6 @@
 //! A launch that the service helps: it is told, and answers once the prefetch has begun.
 
+use super::progress::Progress;
 use super::tracer::Tracer;
 use super::{Asked, append_record, execute, words};
 use crate::api::*;
@@ -66,7 +67,7 @@ pub fn run(mut client: Client, socket: &Path, asked: &Asked) -> ExitCode {
         return execute(None, arguments);
     };
     if begun.waits {
-        wait_prefetched(&mut client, launch);
+        wait_prefetched(&mut client, launch, arguments.progress());
     }
     if let Some(mut reporter) = reporter {
         // It may have been killed.
@@ -102,9 +103,10 @@ fn start_reporter(socket: &Path, report: &Path) -> std::io::Result<PipeWriter> {
     ours.ok_or_else(|| std::io::ErrorKind::BrokenPipe.into())
 }
 
-fn wait_prefetched(client: &mut Client, launch: u64) {
+fn wait_prefetched(client: &mut Client, launch: u64, mut progress: Progress) {
     let until = Instant::now() + PREFETCH_MAX;
     while Instant::now() < until {
+        progress.look();
         let asked = client.call("LaunchPrefetched", &LaunchParameters { launch });
         match asked {
             Ok(LaunchPrefetchedReply { complete: false }) => std::thread::sleep(PREFETCH_POLL),
