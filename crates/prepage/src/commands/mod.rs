@@ -213,9 +213,11 @@ Columns, in pages of 4 KiB on most machines, anonymous and file apart:
 And: source, what said that the switch began; ms, how long it took; path ms, how
 long it was held up; CPU ms, of fetching and of observing.
 And of launches: last block ms, when the last block was read for it, which FAST
-takes for its end (of recorded ones); end, what ended it; read, pages that the
-device read for it; complete ms, when the prefetch was; missed, requests that
-the sequence does not hold.
+takes for its end (of recorded ones); end: exit of its processes; settled, who
+called the API said that its picture was there; idle, it needed no page for
+launch.t_idle_ms, which are not counted; timeout, launch.t_timeout_ms; read,
+pages that the device read for it; complete ms, when the prefetch was; missed,
+requests that the sequence does not hold.
 The service keeps these since its start. Without it, what a store keeps of all
 launches together is shown; `prepage run --report` writes what each did.
 
