@@ -624,7 +624,6 @@ fn a_service_that_is_stuck_holds_up_no_command() {
     assert!(text(&ran.stderr).contains("stopped or stuck"), "{ran:?}");
 }
 
-/// The launches that a service has seen the end of.
 /// Answers as a service whose prefetch takes so long, until a command has been run.
 fn slow_service(socket: &Path, prefetch: Duration) -> std::thread::JoinHandle<()> {
     let listener = std::os::unix::net::UnixListener::bind(socket).expect("bound");
@@ -636,8 +635,8 @@ fn slow_service(socket: &Path, prefetch: Duration) -> std::thread::JoinHandle<()
             let reply = match () {
                 () if request.is_empty() => return,
                 () if request.contains("LaunchBegin") => {
-                    r#"{"app":"executable:/bin/true@0","launch":7,"phase":"prefetch","waits":true,"decision":
-                        {"records":false,"profiles_paths":false,"prefetch_pages":9,"gap_pages":0,"paths":0,"held_out":false}}"#
+                    r#"{"app":"executable:/bin/true@0","launch":7,"phase":"prefetch","waits":true,
+                        "awaits_tracer":false,"decision":{"records":false,"profiles_paths":false,"prefetch_pages":9,"gap_pages":0,"paths":0,"held_out":false}}"#
                 }
                 () if began.elapsed() < prefetch => r#"{"complete":false}"#,
                 () => r#"{"complete":true}"#,
@@ -684,6 +683,7 @@ fn a_prefetch_that_is_waited_for_longer_than_a_second_says_so() {
     assert_eq!(said("together", Duration::from_millis(1_200)), "");
 }
 
+/// The launches that a service has seen the end of.
 fn launches(service: &Service) -> Vec<serde_json::Value> {
     let stats = service.json(&["stats"]);
     stats["launches"].as_array().expect("a list").clone()
