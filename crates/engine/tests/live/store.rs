@@ -275,7 +275,7 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
     let error = store
         .import(b"PREPAGE\x09whatever")
         .expect_err("another version");
-    assert!(error.to_string().contains("format 7"), "{error}");
+    assert!(error.to_string().contains("for format 8"), "{error}");
     assert_eq!(store.list().len(), 1);
 }
 
