@@ -5,6 +5,7 @@ use crate::executor::{Executor, FaultBurst, Members};
 use crate::fetch::cores::Cores;
 use crate::fetch::job::Job;
 use crate::fetch::pool::Pool;
+use crate::fetch::swap_layout::SwapLayout;
 use crate::mailbox::Mailbox;
 use crate::members::Roster;
 use crate::observe::collect::Task;
@@ -22,7 +23,6 @@ use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::perf::RingSwitch;
 use prepage_kernel::sched;
 use prepage_kernel::support::Support;
-use prepage_kernel::swaps::{self, SwapKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct Engine {
     events: Vec<Event>,
     warnings: Vec<String>,
     /// Looked up after a switch, for the next one.
-    swaps_to_disk: bool,
+    swap: SwapLayout,
 }
 
 /// A switch under way.
@@ -98,7 +98,7 @@ impl Engine {
             switches: BTreeMap::new(),
             events: Vec::new(),
             warnings,
-            swaps_to_disk: swaps_to_disk(),
+            swap: SwapLayout::look(),
         })
     }
 
@@ -177,7 +177,7 @@ impl Engine {
             (CorePolicy::Iorap, Mode::Full) => Mode::File,
             (_, mode) => mode,
         };
-        let mut job = Job::new(plan, mode, &members, self.swaps_to_disk, now);
+        let mut job = Job::new(plan, mode, &members, self.swap, now);
         let threads = self.pool.anon_threads();
         job.divide(threads, fetch.disk_span_pages, fetch.disk_span_reads);
         job.keep_within(self.roster.memory_groups(app));
@@ -238,7 +238,7 @@ impl Engine {
             let _ = trace.disable();
         }
         self.refresh_due.retain(|due| *due != app);
-        self.swaps_to_disk = swaps_to_disk();
+        self.swap = SwapLayout::look();
         let found = self.roster.refresh(&app);
         self.events.extend(found);
         self.roster.find_memory_groups(&app);
@@ -304,12 +304,6 @@ fn open_trace(
 
 fn cores(capacities: &[(usize, u32)], fetch: &FetchParams) -> Cores {
     Cores::new(capacities, &fetch.big_cores, &fetch.little_cores)
-}
-
-/// Whether some swap area is a disk or a file: its reads are submitted before anything is mapped.
-fn swaps_to_disk() -> bool {
-    let areas = swaps::areas().unwrap_or_default();
-    areas.iter().any(|area| area.kind != SwapKind::Zram)
 }
 
 impl Executor for Engine {

@@ -2,6 +2,10 @@
 
 use crate::block;
 use crate::error::{Error, Result};
+use crate::page::page_size;
+use crate::pagemap::PageEntry;
+use crate::process::{Process, own_pid};
+use crate::process_madvise;
 use crate::text;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -102,6 +106,24 @@ fn parse_line(line: &[u8], index: u32) -> Option<SwapArea> {
         priority: fields.next()?.parse().ok()?,
         rotational: None,
     })
+}
+
+/// The swap type, as pagemap has it, of the area into which the kernel swaps next: where a page of our own goes that is swapped
+/// out for it (MADV_PAGEOUT, 5.4+). `None` where it stays (no swap, or none for our control group), and without CAP_SYS_ADMIN.
+pub fn type_filled_next() -> Result<Option<u32>> {
+    let bytes = page_size() as usize;
+    // Of two pages' length and more, one page at least is nobody else's.
+    let buffer = vec![1u8; 3 * bytes];
+    let page = (buffer.as_ptr() as usize).div_ceil(bytes) as u64;
+    let own = Process::open(own_pid())?;
+    process_madvise::pageout(own.pidfd(), &[page..page + 1])?;
+    let mut entries = [PageEntry::default()];
+    own.pagemap()?.read(page, &mut entries)?;
+    let [entry] = entries;
+    std::hint::black_box(&buffer);
+    // At offset 0 is the area's header: the kernel hides where the page is.
+    let is_told = entry.swap_offset().is_some_and(|offset| offset > 0);
+    Ok(entry.swap_type().filter(|_| is_told))
 }
 
 /// Whether zswap compresses pages in front of the swap areas. `ENOENT` where the kernel is without.

@@ -6,6 +6,9 @@
 //! held up by the whole plan. Pages that are only watched are not mapped and so not waited for: of a span that holds no
 //! others, the last one is mapped all the same, which waits for the reads before it.
 //!
+//! Where zram is in front of a disk, each page goes its own way, by the swap area that its entry in the page table names: those in
+//! zram are not submitted, and wait for nothing.
+//!
 //! A page that zswap holds in front of a disk goes the disk's way, since pagemap cannot tell it apart, and costs one pass
 //! over the swap cache more.
 
@@ -29,12 +32,14 @@ struct Absent {
     map: Vec<Range<u64>>,
     /// To be brought to the swap cache only.
     watch: Vec<Range<u64>>,
+    /// Of both, those that a disk has to read.
+    on_disk: Vec<Range<u64>>,
     /// Of pieces none of whose pages has an entry in the page table: shared memory that was swapped out, or nothing.
     empty: Vec<Range<u64>>,
     /// Without an entry, beside pages that are swapped out: given back to the kernel (MADV_DONTNEED).
     holes: Vec<Range<u64>>,
-    /// The last to be watched that is private and swapped out: it may be mapped, to wait for the others.
-    last_swapped: Option<u64>,
+    /// The last to be watched that is private and on a disk: it may be mapped, to wait for the others.
+    last_on_disk: Option<u64>,
 }
 
 /// Works on the job's anonymous pages, as thread number `thread` of those that do, until all are taken.
@@ -50,7 +55,7 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         waited_on: Vec::new(),
         since_pause: 0,
     };
-    match job.swaps_to_disk {
+    match job.swap.reads_disk {
         true => worker.submit_and_bring_all(),
         false => worker.bring_all(),
     }
@@ -83,8 +88,7 @@ impl Worker<'_> {
             self.job.note_begin();
             self.heart.beat();
             for absent in self.admitted(&mut span) {
-                self.read_ahead(absent.member, &absent.map);
-                self.read_ahead(absent.member, &absent.watch);
+                self.read_ahead(absent.member, &absent.on_disk);
                 self.read_ahead(absent.member, &absent.empty);
             }
             for absent in self.absent(&submitted) {
@@ -139,7 +143,7 @@ impl Worker<'_> {
 
     /// Waits for the reads of pages none of which was mapped, by mapping the last one.
     fn wait_for(&mut self, absent: &Absent) {
-        if let (true, Some(page)) = (absent.map.is_empty(), absent.last_swapped) {
+        if let (true, Some(page)) = (absent.map.is_empty(), absent.last_on_disk) {
             let pid = self.job.members[absent.member].instance.pid;
             if process_vm::touch(pid, &[page]).is_ok_and(|read| read == 1) {
                 note(&mut self.waited_on, absent.member, page..page + 1);
@@ -192,21 +196,22 @@ impl Worker<'_> {
                 member: piece.member,
                 map: Vec::new(),
                 watch: Vec::new(),
+                on_disk: Vec::new(),
                 empty: Vec::new(),
                 holes: Vec::new(),
-                last_swapped: None,
+                last_on_disk: None,
             });
         }
         let Some(absent) = all.last_mut() else {
             return 0;
         };
-        let Some(last) = self.entries.iter().rposition(|entry| entry.swapped()) else {
+        if !self.entries.iter().any(|entry| entry.swapped()) {
             // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
             // MADV_WILLNEED brings in only what exists.
             return add_runs(&mut absent.empty, piece.extent, &self.entries, |e| {
                 !e.present()
             });
-        };
+        }
         add_runs(&mut absent.holes, piece.extent, &self.entries, |e| {
             !e.present() && !e.swapped()
         });
@@ -214,9 +219,11 @@ impl Worker<'_> {
             true => &mut absent.watch,
             false => &mut absent.map,
         };
-        if piece.watch {
-            absent.last_swapped = Some(piece.extent.start + last as u64);
-        }
+        let is_on_disk = |entry| self.job.swap.is_on_disk(entry);
+        add_runs(&mut absent.on_disk, piece.extent, &self.entries, is_on_disk);
+        let last = absent.on_disk.last().map(|run| run.end - 1);
+        let is_ours = |page: &u64| piece.watch && *page >= piece.extent.start;
+        absent.last_on_disk = last.filter(is_ours).or(absent.last_on_disk);
         add_runs(runs, piece.extent, &self.entries, |e| e.swapped())
     }
 

@@ -1,6 +1,7 @@
 //! One switch's fetching: the work, shared by all threads, and what came of it.
 
 use super::headroom::Headroom;
+use super::swap_layout::SwapLayout;
 use crate::mailbox::Outbox;
 use crate::members::{Member, Rights};
 use crate::roots;
@@ -58,8 +59,8 @@ pub struct Job {
     pub root_pids: Vec<i32>,
     /// The rights that they have and the files are read with.
     pub rights: Option<Rights>,
-    /// Whether some swap device is a disk: the reads of a page are then submitted some time before it is mapped.
-    pub swaps_to_disk: bool,
+    /// Where its anonymous pages are.
+    pub swap: SwapLayout,
     signalled: Nanos,
     /// For disks: the pages that a thread submits at a time, counted over all pieces.
     spans: Vec<Range<u64>>,
@@ -122,7 +123,7 @@ impl Job {
         plan: &Plan,
         mode: Mode,
         members: &[Arc<Member>],
-        swaps_to_disk: bool,
+        swap: SwapLayout,
         signalled: Nanos,
     ) -> Self {
         let mut job = Self {
@@ -134,7 +135,7 @@ impl Job {
             reads_taken: AtomicUsize::new(0),
             root_pids: Vec::new(),
             rights: None,
-            swaps_to_disk,
+            swap,
             signalled,
             spans: Vec::new(),
             spans_taken: AtomicUsize::new(0),
@@ -238,7 +239,7 @@ impl Job {
         };
         let shares = |rank| (0..threads).map(|index| share(rank, index)).collect();
         self.shares = self.ranks.iter().map(shares).collect();
-        if self.swaps_to_disk {
+        if self.swap.reads_disk {
             self.cut_into_spans(span_pages, span_reads);
         }
     }

@@ -10,3 +10,4 @@ mod headroom;
 pub mod heart;
 pub mod job;
 pub mod pool;
+pub mod swap_layout;

@@ -10,6 +10,7 @@ use prepage_core::plan::Plan;
 use prepage_engine::{Engine, EngineParams, Executor, Members};
 use prepage_kernel::process;
 use prepage_kernel::support::Support;
+use prepage_kernel::swaps::{self, SwapKind};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, eventually};
 
@@ -322,6 +323,36 @@ fn pages_on_a_disk_are_submitted_then_mapped() {
     assert_eq!(seen.fetched.pages(), PAGES * 3 / 4);
     assert!(seen.used.is_empty(), "nobody used them");
     assert_eq!(seen.unused.pages(), PAGES / 4 - waited_on);
+    child.tell_pages("verify", 0..PAGES);
+}
+
+#[test]
+fn pages_in_zram_and_on_a_disk_come_in_together() {
+    let (_machine, _file) = Machine::with_file_before_zram(PAGES / 2);
+    let mut child = Child::spawn(PAGES);
+    child.swap_out();
+    let areas = swaps::areas().expect("areas");
+    let used = |kind| areas.iter().any(|a| a.kind == kind && a.used_kib >= 256);
+    assert!(
+        used(SwapKind::File) && used(SwapKind::Zram),
+        "both hold a part: {areas:?}"
+    );
+    // Only now, so that the engine sees what is where.
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let mapped = Extent::between(child.page(0), child.page(PAGES / 2));
+    let watched = Extent::between(mapped.end(), child.page(PAGES));
+    let mut plan = rig.plan_of(&child, []);
+    plan.anon[0].1 = AnonTargets::new([(mapped, 0, false), (watched, 0, true)]);
+    rig.fetch(&plan);
+    settle(&child);
+    let entries = child.entries();
+    let (of_mapped, _) = entries.split_at(PAGES as usize / 2);
+    assert!(of_mapped.iter().all(|entry| entry.present()));
+    child.tell_pages("read", PAGES / 2..PAGES / 2 + 64);
+    let seen = rig.collect(&plan);
+    let seen = rig.seen(&child, &seen);
+    assert_eq!(seen.fetched.pages(), PAGES);
+    assert_eq!(seen.faulted.pages(), 0, "watched pages were in memory");
     child.tell_pages("verify", 0..PAGES);
 }
 

@@ -42,19 +42,29 @@ impl Machine {
     pub fn with_swap() -> Machine {
         let mut machine = Machine::lock();
         if swaps::areas().expect("read /proc/swaps").is_empty() {
-            let name = "zram0";
-            let directory = Path::new("/sys/block").join(name);
-            assert!(directory.exists(), "these tests need swap or /dev/{name}");
-            std::fs::write(directory.join("disksize"), "256M").expect("size zram");
-            run("mkswap", &["/dev/zram0"]);
-            run("swapon", &["-p", "100", "/dev/zram0"]);
-            machine.zram = Some(name.to_owned());
+            machine.add_zram();
         }
         machine
     }
-}
 
-impl Machine {
+    /// The machine with zram, and a swap file of so many pages that is filled before.
+    pub fn with_file_before_zram(pages: u64) -> (Machine, SwapFile) {
+        let mut machine = Machine::lock();
+        machine.turn_swap_off();
+        machine.add_zram();
+        let file = SwapFile::with_options(pages * crate::page::page_size(), &["-p", "200"]);
+        (machine, file)
+    }
+
+    fn add_zram(&mut self) {
+        let name = "zram0";
+        let directory = Path::new("/sys/block").join(name);
+        assert!(directory.exists(), "these tests need swap or /dev/{name}");
+        std::fs::write(directory.join("disksize"), "256M").expect("size zram");
+        run("mkswap", &["/dev/zram0"]);
+        run("swapon", &["-p", "100", "/dev/zram0"]);
+        self.zram = Some(name.to_owned());
+    }
     /// Turns all swap off until the end of the test: what is in it comes back to memory.
     pub fn turn_swap_off(&mut self) {
         let areas = swaps::areas().expect("read /proc/swaps");
@@ -112,6 +122,10 @@ pub struct SwapFile {
 
 impl SwapFile {
     pub fn new(bytes: u64) -> SwapFile {
+        SwapFile::with_options(bytes, &[])
+    }
+
+    fn with_options(bytes: u64, options: &[&str]) -> SwapFile {
         use std::os::unix::fs::PermissionsExt;
         let directory = Directory::new();
         let path = directory.file("swap", bytes / crate::page::page_size());
@@ -119,7 +133,7 @@ impl SwapFile {
         std::fs::set_permissions(&path, private).expect("chmod");
         let text = path.to_str().expect("a path that is text");
         run("mkswap", &[text]);
-        run("swapon", &[text]);
+        run("swapon", &[options, &[text]].concat());
         SwapFile {
             _directory: directory,
             path,
