@@ -116,7 +116,8 @@ pub fn type_filled_next() -> Result<Option<u32>> {
     let buffer = vec![1u8; 3 * bytes];
     let page = (buffer.as_ptr() as usize).div_ceil(bytes) as u64;
     let own = Process::open(own_pid())?;
-    process_madvise::pageout(own.pidfd(), &[page..page + 1])?;
+    let range = page..page + 1;
+    process_madvise::pageout(own.pidfd(), std::slice::from_ref(&range))?;
     let mut entries = [PageEntry::default()];
     own.pagemap()?.read(page, &mut entries)?;
     let [entry] = entries;

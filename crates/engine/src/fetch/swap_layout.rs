@@ -61,7 +61,8 @@ mod tests {
         let memory = vec![1u8; (PAGES * page_size()) as usize];
         let first = (memory.as_ptr() as u64).div_ceil(page_size());
         let own = Process::open(own_pid()).expect("own process");
-        process_madvise::pageout(own.pidfd(), &[first..first + PAGES - 1]).expect("swap out");
+        let range = first..first + PAGES - 1;
+        process_madvise::pageout(own.pidfd(), std::slice::from_ref(&range)).expect("swap out");
         let layout = SwapLayout::look();
         assert!(
             layout.reads_disk && layout.zram_type.is_some(),
