@@ -24,7 +24,7 @@ pub enum ThreadPolicy {
 #[serde(rename_all = "kebab-case")]
 pub enum CorePolicy {
     /// The paper's own: one SCHED_OTHER thread on the big cores for large files, one SCHED_IDLE thread on each
-    /// other core for the rest.
+    /// other core for the rest. These have nothing to do under [`FileOrder::Access`], whose order is one thread's to keep.
     Asap,
     /// One thread on one big core.
     Big1,
@@ -97,8 +97,8 @@ pub struct FetchParams {
     pub disk_span_pages: u64,
     /// Most runs of adjacent pages among them: each is a read, and reads are what a disk has a limit for.
     pub disk_span_reads: usize,
-    /// Cores and threads for file pages. `prepage policy` changes it until the next start, or until another one is set here
-    /// and the configuration is read again.
+    /// Cores and threads for file pages; of `asap`'s, those that wait for idle cores have work with `file_order = "file"` alone.
+    /// `prepage policy` changes it until the next start, or until another one is set here and the configuration is read again.
     pub core_policy: CorePolicy,
     /// The big cores; empty: those of the highest capacity in sysfs.
     pub big_cores: Vec<usize>,

@@ -127,7 +127,7 @@ pub struct Support {
     pub sched_slice: Fact,
     /// What the settings of the device below `/` say about the cap of a readahead call, in KiB.
     pub root_readahead_cap_kib: Option<u64>,
-    /// Whether the device file below `/` can be opened, so that metadata can be read ahead through it.
+    /// Whether the device file below `/` can be opened, so that a file system's layout can be read from it.
     pub root_device_readable: Fact,
 }
 

@@ -127,8 +127,10 @@ Examples:
     /// (root)
     #[command(after_long_help = "\
 Policies (ASAP section 6.5):
-  asap        large files on the big cores, the rest on all others while idle:
-              the default
+  asap        the default: one thread on the big cores. With
+              fetch.file_order = file, the paper's, it takes the large files
+              and a thread on each other core the rest, while that is idle;
+              in the order of access, one thread alone can keep it
   big1        one thread on one big core
   big-all     one thread on each big core
   little1     one thread on one little core

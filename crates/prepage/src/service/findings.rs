@@ -302,10 +302,11 @@ fn thaw(support: &Support) -> Finding {
 }
 
 fn metadata_text(support: &Support) -> String {
+    // They are never fetched by block: paths are looked up ahead of a launch, whatever maps them.
     let Fact { available, detail } = &support.root_device_readable;
     match available {
-        true => format!("from {detail}"),
-        false => format!("no ({detail}); paths are looked up ahead of a launch instead"),
+        true => format!("told apart, from {detail}"),
+        false => format!("not told apart ({detail})"),
     }
 }
 
@@ -331,7 +332,10 @@ fn notes(support: &Support) -> Vec<Finding> {
     vec![
         note("kernel", support.kernel_release.clone()),
         note("page size", format!("{} bytes", support.page_size_bytes)),
-        note("metadata of file systems by block", metadata_text(support)),
+        note(
+            "kinds of metadata blocks in reports",
+            metadata_text(support),
+        ),
         note("cores", format!("{}", support.cpu_capacities.len())),
         note("zram", none_or(zram.join(", "))),
         note("zswap", support.zswap.detail.clone()),
