@@ -7,6 +7,7 @@
 //! section 4.
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod anon;
 pub mod app;
 pub mod extent;

@@ -3,12 +3,13 @@
 //! Nothing here does I/O or asks a clock. Whoever executes the actions is the only seam: the service's executor, a
 //! failing one in tests, a recorded one in the replay simulator.
 
+use crate::ahead::Ahead;
 use crate::app::{AppModel, Known, Observation, Profile, anon_outcome, file_outcome};
 use crate::extent::ExtentSet;
 use crate::file_watch::FileWatch;
 use crate::identity::{AppId, FileId, Instance};
 use crate::outcome::{SwitchRecord, Void};
-use crate::params::{FileCandidates, Mode, Params};
+use crate::params::{FileCandidates, Mode, Params, ReclaimParams};
 use crate::plan::Plan;
 use crate::rest::Rest;
 use crate::signal::{EndCause, Source};
@@ -160,6 +161,16 @@ pub enum Action {
         /// Virtual pages.
         pages: ExtentSet,
     },
+    /// Have the kernel reclaim, where a memory limit above an application, or the machine, leaves less than what is out of its
+    /// plan: see [`crate::ahead`]. A switch that begins ends it.
+    Reclaim {
+        /// What is planned for those that may be switched to next; all of it is in where an application is in use.
+        plans: Vec<(AppId, Arc<Plan>)>,
+        /// Which kinds of pages would be fetched.
+        mode: Mode,
+        /// How much, and when not.
+        params: ReclaimParams,
+    },
     /// Keep the application's profile.
     Store {
         /// The application.
@@ -167,8 +178,8 @@ pub enum Action {
     },
 }
 
-/// The pause after a switch that reclaim undid doubles at most so often.
-const UNDONE_ONSETS_MAX: u32 = 10;
+/// The pause after a switch that was none doubles at most so often.
+const FALSE_ONSETS_MAX: u32 = 10;
 
 #[derive(Clone, Debug)]
 struct Switching {
@@ -202,8 +213,8 @@ struct Tracked {
     collecting: Option<Collecting>,
     last_begin: Option<Nanos>,
     last_end: Option<Nanos>,
-    /// Switches on end that the onset of demand faults began and that reclaim undid.
-    undone_onsets: u32,
+    /// Switches that the onset of demand faults began and that were none, or that reclaim undid, since one that was.
+    false_onsets: u32,
     records: VecDeque<SwitchRecord>,
 }
 
@@ -213,6 +224,7 @@ pub struct Machine {
     params: Params,
     mode: Mode,
     under_pressure: bool,
+    ahead: Ahead,
     apps: BTreeMap<AppId, Tracked>,
 }
 
@@ -247,7 +259,7 @@ impl Machine {
     }
 
     /// The last switches of an application, oldest first, at most [`RECORDS_MAX`].
-    pub fn records(&self, app: &AppId) -> impl Iterator<Item = &SwitchRecord> {
+    pub fn records(&self, app: &AppId) -> impl DoubleEndedIterator<Item = &SwitchRecord> {
         self.apps
             .get(app)
             .into_iter()
@@ -264,17 +276,18 @@ impl Machine {
         self.apps.get(app).is_some_and(|t| t.switching.is_some())
     }
 
-    /// When the next [`Event::Tick`] is due; `None` while no switch is under way.
+    /// When the next [`Event::Tick`] is due: a switch ends, or headroom is to be looked after.
     pub fn deadline(&self) -> Option<Nanos> {
         let switching = self.apps.values().filter_map(|t| t.switching.as_ref());
-        switching.map(|s| s.deadline(&self.params).0).min()
+        let ends = switching.map(|s| s.deadline(&self.params).0);
+        ends.chain(self.ahead.due()).min()
     }
 
     /// Takes one event in, at time `now`. Events about applications that are not tracked do nothing.
     pub fn step(&mut self, now: Nanos, event: Event) -> Vec<Action> {
         match event {
-            Event::Tracked { app, profile } => self.track(app, *profile),
-            Event::Untracked { app } => self.untrack(&app),
+            Event::Tracked { app, profile } => self.track(now, app, *profile),
+            Event::Untracked { app } => self.untrack(now, &app),
             Event::InstanceStarted { app, instance } => {
                 if let Some(tracked) = self.apps.get_mut(&app) {
                     tracked.model.instance_started(instance);
@@ -322,6 +335,7 @@ impl Machine {
             }
             Event::SetMode(mode) => {
                 self.mode = mode;
+                self.look_ahead(now);
                 Vec::new()
             }
             Event::SetParams(params) => {
@@ -329,6 +343,7 @@ impl Machine {
                 for tracked in self.apps.values_mut() {
                     tracked.model.set_params(&self.params);
                 }
+                self.look_ahead(now);
                 Vec::new()
             }
             Event::Pressure { under_pressure } => {
@@ -336,12 +351,15 @@ impl Machine {
                 for tracked in self.apps.values_mut() {
                     tracked.model.set_pressure(under_pressure, &self.params);
                 }
+                if !under_pressure {
+                    self.look_ahead(now);
+                }
                 Vec::new()
             }
         }
     }
 
-    fn track(&mut self, app: AppId, profile: Profile) -> Vec<Action> {
+    fn track(&mut self, now: Nanos, app: AppId, profile: Profile) -> Vec<Action> {
         if self.apps.len() < APPS_MAX && !self.apps.contains_key(&app) {
             let next_number = profile.switches + 1;
             let mut model = AppModel::new(profile, &self.params);
@@ -352,16 +370,18 @@ impl Machine {
                 ..Tracked::default()
             };
             self.apps.insert(app, tracked);
+            self.look_ahead(now);
         }
         Vec::new()
     }
 
-    fn untrack(&mut self, app: &AppId) -> Vec<Action> {
+    fn untrack(&mut self, now: Nanos, app: &AppId) -> Vec<Action> {
         let Some(tracked) = self.apps.remove(app) else {
             return Vec::new();
         };
         let switching = tracked.switching.as_ref();
         let collect = switching.map(|s| s.collect(app, tracked.model.known()));
+        self.look_ahead(now);
         collect.into_iter().collect()
     }
 
@@ -383,7 +403,7 @@ impl Machine {
             }
             _ => params.repeat_ms,
         };
-        let doubled = 1 << tracked.undone_onsets.min(UNDONE_ONSETS_MAX);
+        let doubled = 1 << tracked.false_onsets.min(FALSE_ONSETS_MAX);
         let onset_pause_ms = params.onset_pause_ms.saturating_mul(doubled);
         let repeats = within(tracked.last_begin, repeat_ms)
             || source == Source::Onset && within(tracked.last_end, onset_pause_ms);
@@ -410,6 +430,7 @@ impl Machine {
         let number = tracked.next_number;
         let plan = Arc::clone(tracked.model.plan());
         tracked.next_number += 1;
+        self.ahead.stop();
         // A switch that no file page is fetched for is there to be observed.
         let files = !mode.fetches_files() || tracked.file_watch.takes_one();
         tracked.switching = Some(Switching {
@@ -453,7 +474,28 @@ impl Machine {
             cause,
             superseded: false,
         });
+        self.look_ahead(now);
         vec![collect]
+    }
+
+    /// Has headroom looked after from now on, unless a switch is under way, nothing is fetched, or there is nobody to fetch for.
+    fn look_ahead(&mut self, now: Nanos) {
+        let is_switching = self.apps.values().any(|app| app.switching.is_some());
+        match self.mode.fetches() && !is_switching && !self.apps.is_empty() {
+            true => self.ahead.begin_anew(now, &self.params.reclaim),
+            false => self.ahead.stop(),
+        }
+    }
+
+    fn reclaim(&self) -> Option<Action> {
+        let helped = self.apps.iter().filter(|(_, app)| app.rest.left() == 0);
+        let plans = helped.map(|(id, app)| (id.clone(), Arc::clone(app.model.plan())));
+        let plans: Vec<_> = plans.filter(|(_, plan)| plan.anon_pages() > 0).collect();
+        (!plans.is_empty()).then(|| Action::Reclaim {
+            plans,
+            mode: self.mode,
+            params: self.params.reclaim.clone(),
+        })
     }
 
     fn tick(&mut self, now: Nanos) -> Vec<Action> {
@@ -465,9 +507,14 @@ impl Machine {
                 (deadline <= now).then(|| (app.clone(), cause))
             })
             .collect();
-        due.into_iter()
+        let mut actions: Vec<Action> = due
+            .into_iter()
             .flat_map(|(app, cause)| self.end(now, &app, cause))
-            .collect()
+            .collect();
+        if self.ahead.takes_due(now, &self.params.reclaim) {
+            actions.extend(self.reclaim());
+        }
+        actions
     }
 
     fn observed(&mut self, app: &AppId, switch: u64, mut seen: Observation) -> Vec<Action> {
@@ -482,11 +529,16 @@ impl Machine {
             seen.void = Some(Void::Superseded);
         }
         let Switching { plan, mode, .. } = &collecting.switching;
-        let record = record_of(&tracked.model, &collecting, &seen);
-        tracked.undone_onsets = match (record.void, record.source) {
-            (Some(Void::Reclaimed), Source::Onset) => tracked.undone_onsets.saturating_add(1),
-            (None, _) => 0,
-            _ => tracked.undone_onsets,
+        let mut record = record_of(&tracked.model, &collecting, &seen);
+        if tracked.is_background(&record) {
+            (record.void, seen.void) = (Some(Void::Background), Some(Void::Background));
+        }
+        tracked.false_onsets = match (record.void, record.source) {
+            (Some(Void::Reclaimed | Void::Background), Source::Onset) => {
+                tracked.false_onsets.saturating_add(1)
+            }
+            (None, Source::Onset) => 0,
+            _ => tracked.false_onsets,
         };
         tracked.watch_files(&record, &self.params);
         if tracked.records.len() == RECORDS_MAX {
@@ -508,6 +560,17 @@ impl Machine {
 }
 
 impl Tracked {
+    /// Whether a switch that demand faults began was none: see [`Void::Background`]. What is learned from is what a switch to
+    /// the application uses, and its timers in the background use little of that.
+    fn is_background(&self, record: &SwitchRecord) -> bool {
+        const USED_MIN: f64 = 0.5;
+        let is_announced = self.records.iter().any(|r| r.source != Source::Onset);
+        record.void.is_none()
+            && record.source == Source::Onset
+            && is_announced
+            && record.used_share().is_some_and(|used| used < USED_MIN)
+    }
+
     /// Decides when file accesses are observed next. The paper's profile is of switches that are observed, each of them.
     fn watch_files(&mut self, record: &SwitchRecord, params: &Params) {
         let outcome = record.file.as_ref();

@@ -81,6 +81,9 @@ pub enum Void {
     EventsLost,
     /// Another switch of the same application began during it.
     Superseded,
+    /// Demand faults alone began it, in an application whose switches something else announces, and it used less than half of
+    /// what was planned: it was what the application does in the background.
+    Background,
 }
 
 /// What the executor measured of a switch. Times in microseconds.
@@ -125,4 +128,17 @@ pub struct SwitchRecord {
     pub file: Option<Outcome>,
     /// Measured times.
     pub timing: Timing,
+}
+
+impl SwitchRecord {
+    /// The share of the planned anonymous pages that were used, of those whose use is known: fetched or held out. `None` where
+    /// nothing is known of any.
+    pub fn used_share(&self) -> Option<f64> {
+        let Outcome {
+            precision,
+            holdout_precision,
+            ..
+        } = &self.anon;
+        precision.ratio().or(holdout_precision.ratio())
+    }
 }

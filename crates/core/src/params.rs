@@ -177,8 +177,8 @@ pub struct SwitchParams {
     /// Window of `onset_faults`, in milliseconds.
     pub onset_window_ms: u64,
     /// For so long after a switch, in milliseconds, demand faults are no beginning of another: the application is in
-    /// use, or being reclaimed. Twice as long each time that such a switch is undone by reclaim: what an application does in
-    /// the background is not to be held in memory against it.
+    /// use, or being reclaimed. Twice as long each time that such a switch is undone by reclaim, or turns out to be none: what an
+    /// application does in the background is not to be held in memory against it.
     pub onset_pause_ms: u64,
     /// An application is largely swapped out where at least this share of the plan's anonymous pages is. Where the
     /// plan has fewer than `onset_faults` of them, or there is none yet: of the anonymous memory of the process that faults.
@@ -243,6 +243,40 @@ impl Default for BudgetParams {
     }
 }
 
+/// Parameters of the headroom that is made ahead of a switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReclaimParams {
+    /// Whether the kernel is asked, while nobody waits, to reclaim what the next switch will need, where a memory limit or the
+    /// machine has not as much left (proactive reclaim). Fetching is for nothing there without: each page pushes out another.
+    pub ahead: bool,
+    /// How long after a switch that is looked after, in milliseconds, and again after twice that, and so on.
+    pub after_ms: u64,
+    /// The longest time from one look to the next, in milliseconds. After it nothing is looked after until the next switch, or
+    /// until memory pressure is over.
+    pub after_ms_max: u64,
+    /// How much is wanted, as a multiple of what is out of the plan: a switch demands and allocates more than is planned for it.
+    pub plan_multiple: f32,
+    /// Largest share of a limit, or of the machine's memory, that is kept free.
+    pub share_max: f32,
+    /// Percent of the time in which some task waits for memory, anywhere on the machine, at which reclaiming ahead pauses:
+    /// somebody needs what is to be taken.
+    pub stall_percent_max: u32,
+}
+
+impl Default for ReclaimParams {
+    fn default() -> Self {
+        Self {
+            ahead: true,
+            after_ms: 1_000,
+            after_ms_max: 64_000,
+            plan_multiple: 1.5,
+            share_max: 0.25,
+            stall_percent_max: 10,
+        }
+    }
+}
+
 /// All parameters of the pure part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -255,6 +289,8 @@ pub struct Params {
     pub switch: SwitchParams,
     /// Plan and budget.
     pub budget: BudgetParams,
+    /// Headroom ahead of a switch.
+    pub reclaim: ReclaimParams,
     /// Launch help.
     pub launch: LaunchParams,
 }
@@ -299,6 +335,14 @@ ranges!(BudgetParams in "budget" {
     table_bytes_max: 8_192 to 1_000_000_000,
 });
 
+ranges!(ReclaimParams in "reclaim" {
+    after_ms: 100 to 600_000,
+    after_ms_max: 100 to 86_400_000,
+    plan_multiple: 0 to 16,
+    share_max: 0 to 1,
+    stall_percent_max: 1 to 100,
+});
+
 impl Params {
     /// Checks every range, and what parameters must be to each other.
     ///
@@ -309,6 +353,7 @@ impl Params {
         self.file.check_ranges()?;
         self.switch.check_ranges()?;
         self.budget.check_ranges()?;
+        self.reclaim.check_ranges()?;
         let (file, switch) = (&self.file, &self.switch);
         if file.profile_accesses_min >= file.profile_switches {
             let expected = format!("below file.profile_switches ({})", file.profile_switches);
@@ -322,6 +367,10 @@ impl Params {
         check_order(
             ("switch.retry_switches", switch.retry_switches),
             ("switch.retry_switches_max", switch.retry_switches_max),
+        )?;
+        check_order(
+            ("reclaim.after_ms", self.reclaim.after_ms),
+            ("reclaim.after_ms_max", self.reclaim.after_ms_max),
         )?;
         self.launch.check()
     }

@@ -5,7 +5,7 @@ use crate::extent::{Extent, ExtentSet};
 use crate::file::{FileTables, FileTargets};
 use crate::history::Calibration;
 use crate::identity::Instance;
-use crate::params::Params;
+use crate::params::{Mode, Params};
 use std::collections::BTreeMap;
 
 /// The pages of one application to fetch at its next switch.
@@ -30,6 +30,21 @@ impl Plan {
     /// File pages planned, without gap pages.
     pub fn file_pages(&self) -> u64 {
         self.files.iter().map(|t| t.wanted.pages()).sum()
+    }
+
+    /// Pages that are fetched in this mode, without gap pages.
+    pub fn pages(&self, mode: Mode) -> u64 {
+        let anon = if mode.fetches_anon() {
+            self.anon_pages()
+        } else {
+            0
+        };
+        let file = if mode.fetches_files() {
+            self.file_pages()
+        } else {
+            0
+        };
+        anon + file
     }
 
     /// Gap pages that merging adds.

@@ -423,6 +423,19 @@ impl Model {
                         "collected twice"
                     );
                 }
+                Action::Reclaim {
+                    plans,
+                    mode: wanted,
+                    ..
+                } => {
+                    assert!(mode.fetches() && *wanted == mode);
+                    assert!(!plans.is_empty());
+                    for (app, plan) in plans {
+                        assert!(!self.machine.is_switching(app), "somebody waits");
+                        assert_eq!(plan, self.machine.app(app).expect("it is tracked").plan());
+                        assert!(plan.anon_pages() > 0 && self.machine.rest_left(app) == 0);
+                    }
+                }
                 Action::Cool { .. } | Action::Store { .. } => {}
             }
         }
@@ -531,11 +544,15 @@ impl Model {
         let superseded = model.superseded;
         (model.collecting, model.superseded) = (None, false);
         model.accepted += 1;
-        let record = self.machine.records(app).last().expect("it was recorded");
-        let void = if superseded {
-            Some(Void::Superseded)
-        } else {
-            seen.void
+        let mut records = self.machine.records(app).rev();
+        let record = records.next().expect("it was recorded");
+        let is_background = record.source == Source::Onset
+            && record.used_share().is_some_and(|used| used < 0.5)
+            && records.any(|earlier| earlier.source != Source::Onset);
+        let void = match (superseded, seen.void) {
+            (true, _) => Some(Void::Superseded),
+            (false, None) if is_background => Some(Void::Background),
+            (false, void) => void,
         };
         assert_eq!(record.void, void);
         assert_eq!(record.file.is_some(), seen.files_observed);
@@ -561,8 +578,14 @@ impl Model {
         let machine = &self.machine;
         assert!(machine.apps().map(|(app, _)| app).eq(self.apps.keys()));
         let switching = self.apps.keys().any(|app| machine.is_switching(app));
-        assert_eq!(machine.deadline().is_some(), switching);
-        let latest = self.now + machine.params().switch.cap_ms * NANOS_PER_MS;
+        let looks_ahead =
+            machine.params().reclaim.ahead && machine.mode().fetches() && !self.apps.is_empty();
+        assert_eq!(machine.deadline().is_some(), switching || looks_ahead);
+        let latest_ms = match switching {
+            true => machine.params().switch.cap_ms,
+            false => machine.params().reclaim.after_ms_max,
+        };
+        let latest = self.now + latest_ms * NANOS_PER_MS;
         assert!(machine.deadline().is_none_or(|deadline| deadline <= latest));
         for (app, model) in &self.apps {
             assert_eq!(machine.is_switching(app), model.switching.is_some());
@@ -595,7 +618,7 @@ impl Model {
             "never collected: {:?}",
             self.observing
         );
-        assert_eq!(self.machine.deadline(), None);
+        assert!(!self.apps.keys().any(|app| self.machine.is_switching(app)));
     }
 }
 
@@ -700,8 +723,8 @@ fn check_pages(app: &AppModel, model: &ModelApp) {
 
 fn params() -> impl Strategy<Value = (Params, bool)> {
     let waste = prop_oneof![0..400u64, Just(16_384)];
-    (any::<[bool; 3]>(), 1..7u8, 0..6u32, 2..12u8, waste).prop_map(
-        |([is_exact, paper, offline], timeout, interval_log2, profile_switches, waste)| {
+    (any::<[bool; 4]>(), 1..7u8, 0..6u32, 2..12u8, waste).prop_map(
+        |([is_exact, paper, offline, ahead], timeout, interval_log2, profile_switches, waste)| {
             let mut params = Params::default();
             if !is_exact {
                 (
@@ -717,6 +740,7 @@ fn params() -> impl Strategy<Value = (Params, bool)> {
             params.file.profile_accesses_min = profile_switches - 1;
             params.file.timeout_switches = timeout + 1;
             params.budget.waste_pages_max = waste;
+            params.reclaim.ahead = ahead;
             if paper {
                 params.anon.rule = AnonRule::Paper;
             }
@@ -754,6 +778,7 @@ fn a_switch_is_not_quiet_while_its_plan_is_fetched() {
     let ms = |ms: u64| ms * NANOS_PER_MS;
     let params = Params::default();
     let (quiet, cap) = (ms(params.switch.quiet_ms), ms(params.switch.cap_ms));
+    let after_ms = params.reclaim.after_ms;
     let mut machine = Machine::new(params, Mode::Full);
     let mut deadline = |now, event| {
         machine.step(now, event);
@@ -767,7 +792,7 @@ fn a_switch_is_not_quiet_while_its_plan_is_fetched() {
     assert_eq!(deadline(ms(5), fetched(2)), Some(cap), "another switch's");
     assert_eq!(deadline(ms(600), fetched(1)), Some(ms(600) + quiet));
     assert_eq!(deadline(ms(700), fetched(1)), Some(ms(700) + quiet));
-    assert_eq!(deadline(cap, Event::Tick), None);
+    assert_eq!(deadline(cap, Event::Tick), Some(cap + ms(after_ms)));
 }
 
 #[test]
@@ -790,7 +815,7 @@ fn an_application_whose_demand_does_not_end_is_left_alone_for_ever_more_switches
             _ => None,
         });
         let Some(switch) = number else {
-            assert!(actions.is_empty() && machine.deadline().is_none());
+            assert!(actions.is_empty() && !machine.is_switching(&id(0)));
             return false;
         };
         let app = id(0);
@@ -886,6 +911,68 @@ fn what_reclaim_undoes_the_onset_begins_ever_less_often() {
     assert_eq!(onset(None), pause_ms);
 }
 
+#[test]
+fn what_an_application_does_in_the_background_teaches_nothing_and_begins_ever_less_often() {
+    let params = Params::default();
+    let pause = params.switch.onset_pause_ms * NANOS_PER_MS;
+    let (mut model, instance) = tracked(params);
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    let few = ExtentSet::from(vec![Extent::new(0, 16)]);
+    for _ in 0..4 {
+        switch(&mut model, instance, &all);
+    }
+    let planned = |model: &Model| {
+        model
+            .machine
+            .app(&id(0))
+            .expect("tracked")
+            .plan()
+            .anon_pages()
+    };
+    assert_eq!(planned(&model), 128);
+    for number in 0..3u64 {
+        model.now += pause << number;
+        switch_by(&mut model, instance, &few, Source::Onset);
+        let record = model.machine.records(&id(0)).last().expect("a record");
+        assert_eq!(
+            (record.source, record.void),
+            (Source::Onset, Some(Void::Background))
+        );
+        assert_eq!(planned(&model), 128);
+        // Neither before its time, nor because somebody switches to it.
+        switch(&mut model, instance, &all);
+        model.now += (pause << (number + 1)) - 2_000 * NANOS_PER_MS;
+        let begun = model.machine.records(&id(0)).count();
+        switch_by(&mut model, instance, &few, Source::Onset);
+        assert_eq!(model.machine.records(&id(0)).count(), begun);
+    }
+    model.now += pause << 3;
+    switch_by(&mut model, instance, &all, Source::Onset);
+    let record = model.machine.records(&id(0)).last().expect("a record");
+    assert_eq!(
+        (record.source, record.void),
+        (Source::Onset, None),
+        "it was one"
+    );
+}
+
+#[test]
+fn where_nothing_else_announces_switches_every_onset_teaches() {
+    let (mut model, instance) = tracked(Params::default());
+    let (all, few) = (Extent::new(0, 128), Extent::new(0, 16));
+    for accessed in [all, all, all, few] {
+        model.now += 10_000 * NANOS_PER_MS;
+        switch_by(
+            &mut model,
+            instance,
+            &ExtentSet::from(vec![accessed]),
+            Source::Onset,
+        );
+        let record = model.machine.records(&id(0)).last().expect("a record");
+        assert_eq!((record.source, record.void), (Source::Onset, None));
+    }
+}
+
 /// A machine that follows one process of one application.
 fn tracked(params: Params) -> (Model, Instance) {
     let mut model = Model::new(params, true);
@@ -904,10 +991,12 @@ fn tracked(params: Params) -> (Model, Instance) {
 
 /// One switch, from its signal to its observation, in which all of `accessed` is accessed.
 fn switch(model: &mut Model, instance: Instance, accessed: &ExtentSet) {
-    model.run(Step::Begin {
-        app: 0,
-        source: Source::Focus,
-    });
+    switch_by(model, instance, accessed, Source::Focus);
+}
+
+/// As [`switch`], begun by this signal.
+fn switch_by(model: &mut Model, instance: Instance, accessed: &ExtentSet, source: Source) {
+    model.run(Step::Begin { app: 0, source });
     let app = model.machine.app(&id(0)).expect("it is tracked");
     let planned = app.plan().anon.first();
     let planned = planned.map(|(_, t)| t.clone()).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The real executor.
 
+use crate::ahead::{Reclaimed, Reclaimer, Task as ReclaimTask, Wanting};
 use crate::error::Result;
 use crate::executor::{Executor, FaultBurst, Members};
 use crate::fetch::cores::Cores;
@@ -36,6 +37,7 @@ pub struct Engine {
     capacities: Vec<(usize, u32)>,
     pool: Pool,
     observer: Mailbox<Command, Event>,
+    reclaimer: Reclaimer,
     /// Threads that hung in an observation.
     observers_given_up: Arc<AtomicUsize>,
     /// Threads of earlier pools that hung.
@@ -83,16 +85,18 @@ impl Engine {
         let switch = trace.as_ref().map(FileTrace::switch).transpose()?;
         let observers_given_up = Arc::new(AtomicUsize::new(0));
         let given_up = Arc::clone(&observers_given_up);
+        let roster = Roster::new();
         Ok(Self {
             pool: Pool::start(&params.fetch, &cores)?,
             observer: observer::start(trace, &params.observe, given_up)?,
+            reclaimer: Reclaimer::start(roster.hierarchies().to_vec())?,
             observers_given_up,
             earlier_given_up: 0,
             params: params.clone(),
             capacities,
             faults,
             trace: switch,
-            roster: Roster::new(),
+            roster,
             aims: BTreeMap::new(),
             refresh_due: Vec::new(),
             switches: BTreeMap::new(),
@@ -168,6 +172,11 @@ impl Engine {
         self.earlier_given_up + self.pool.given_up() + observing
     }
 
+    /// What was reclaimed ahead of switches so far.
+    pub fn reclaimed(&self) -> Reclaimed {
+        self.reclaimer.reclaimed()
+    }
+
     fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {
         let switch = self.switches.entry(app.clone()).or_default();
         let members = self.roster.members(app, switch.copy.as_ref());
@@ -196,6 +205,7 @@ impl Engine {
     /// Before the fetch, so that nothing of it is missed; hence only what takes microseconds. The rest is done in
     /// [`Executor::events`], once the fetch has begun.
     fn observe(&mut self, now: Nanos, app: &AppId, files: bool) {
+        self.reclaimer.stop();
         if let (true, false, Some(trace)) = (files, self.records_files(), &self.trace) {
             // A kernel that refuses now shows in a switch without file events.
             let _ = trace.enable();
@@ -280,6 +290,16 @@ impl Engine {
     }
 }
 
+/// Those that headroom is wanted for, with their processes.
+fn wanting(roster: &Roster, plans: Vec<(AppId, Arc<Plan>)>) -> Vec<Wanting> {
+    let of_app = |(app, plan): (AppId, Arc<Plan>)| Wanting {
+        plan,
+        members: roster.members(&app, None),
+        groups: roster.memory_groups(&app),
+    };
+    plans.into_iter().map(of_app).collect()
+}
+
 fn open_faults(
     cpus: &[usize],
     params: &ObserveParams,
@@ -344,6 +364,15 @@ impl Executor for Engine {
                 known,
             } => self.collect(app, switch, plan, known),
             Action::Cool { instance, pages } => self.cool(&instance, pages),
+            Action::Reclaim {
+                plans,
+                mode,
+                params,
+            } => self.reclaimer.look(ReclaimTask {
+                wanting: wanting(&self.roster, plans),
+                mode,
+                params,
+            }),
             // The caller holds the store.
             Action::Store { .. } => {}
         }
@@ -358,6 +387,9 @@ impl Executor for Engine {
     }
 
     fn listen(&mut self, on: bool) {
+        if !on {
+            self.reclaimer.stop();
+        }
         if let Some(faults) = &mut self.faults {
             faults.listen(on);
         }

@@ -79,6 +79,11 @@ impl Roster {
         }
     }
 
+    /// The control group hierarchies that were mounted at the start.
+    pub fn hierarchies(&self) -> &[Hierarchy] {
+        &self.hierarchies
+    }
+
     /// Follows an application's copies, and no others any more; [`Roster::refresh`] finds their processes.
     pub fn follow(&mut self, app: &AppId, copies: &[Members]) {
         let followed = self.apps.entry(app.clone()).or_default();

@@ -50,8 +50,6 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
         let out = options
             .out
             .join(format!("{}.jsonl", format!("{setting:?}").to_lowercase()));
-        eprintln!("== {} ==", study::text::setting_words(setting));
-        begin_anew(&out)?;
         let parameters = Parameters {
             modes,
             samples,
@@ -61,6 +59,8 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
             seed: options.seed,
             ..Parameters::of(setting)
         };
+        eprintln!("== {} ==", study::text::setting_words(&parameters));
+        begin_anew(&out)?;
         run::run(&Options {
             prepage_bin: options.prepage_bin.clone(),
             ..Options::of(parameters, out.clone())

@@ -3,7 +3,7 @@
 use crate::clock::sleep_ms;
 use crate::error::{Context, Error, Result};
 use crate::sysfs;
-use prepage_kernel::cgroup::{self, Hierarchy, Version};
+use prepage_kernel::cgroup::{self, Cgroup, Hierarchy, Version};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -202,6 +202,17 @@ impl Group {
             "memory.max"
         };
         sysfs::write(self.memory.join(file), &bytes.to_string())
+    }
+
+    /// What the limit leaves until the kernel has to reclaim; `None` without a limit.
+    pub fn limit_left_bytes(&self) -> Option<u64> {
+        let version = match self.memory_v1 {
+            true => Version::V1,
+            false => Version::V2,
+        };
+        let directory = self.memory.clone();
+        let limits = Cgroup { version, directory }.limits().ok()?;
+        limits.iter().map(|limited| limited.left_bytes).min()
     }
 
     /// How many processes of the group the kernel has killed for want of memory, ever.

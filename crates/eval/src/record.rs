@@ -261,13 +261,16 @@ pub struct Switch {
     pub service_cpu_us: u64,
     /// Time in which some task of the application waited, by resource (PSI).
     pub stalled_us: BTreeMap<String, u64>,
-    /// Differences of machine-wide counters: pswpin, pgmajfault, steal and idle time, and the load before.
+    /// Differences of machine-wide counters: pswpin, pgmajfault, steal and idle time; the load before; and [`LIMIT_LEFT`].
     pub system: BTreeMap<String, f64>,
     /// The application's group after the switch.
     pub group_after: crate::group::GroupResidency,
     /// prepage's own records of what it took for a switch since the last one, verbatim; the last is this one.
     pub prepage: Vec<serde_json::Value>,
 }
+
+/// In [`Switch::system`], where memory was limited: the bytes that the limit left before.
+pub const LIMIT_LEFT: &str = "limit_left_bytes";
 
 /// A switch that is not to be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! cgroups, v1 and v2: where a process is, memory, freezer and reclaim.
 
 mod headroom;
-pub use headroom::Headroom;
+pub use headroom::{Headroom, Limited};
 
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, Mount};
@@ -415,17 +415,6 @@ impl Cgroup {
             Version::V1 => "freezer.state",
             Version::V2 => "cgroup.events",
         })
-    }
-
-    /// Reclaims memory of the cgroup: v1 all that it can (memory.force_empty, `bytes` is ignored), v2 (5.19+) as much
-    /// as `bytes`, with `EAGAIN` where less could be had. Waits until it is done.
-    pub fn reclaim(&self, bytes: u64) -> Result<()> {
-        match self.version {
-            Version::V1 => text::write_text(self.directory.join("memory.force_empty"), "0"),
-            Version::V2 => {
-                text::write_text(self.directory.join("memory.reclaim"), &bytes.to_string())
-            }
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::pagemap::{PageEntry, Pagemap, ScanSupport, scan_support};
 use crate::perf::{FaultRings, Wakeup};
 use crate::process::own_pid;
 use crate::process_madvise::{self, Advice};
+use crate::reclaim::Domain;
 use crate::sched::{self, Policy};
 use crate::swaps::SwapArea;
 use crate::task_events::TaskRings;
@@ -105,6 +106,10 @@ pub struct Support {
     pub psi_trigger: Fact,
     /// The memory controller, and in which version.
     pub cgroup_memory: Option<Version>,
+    /// Asking a memory cgroup to reclaim: memory.reclaim of v2 (5.19+), memory.force_empty of v1.
+    pub cgroup_reclaim: Fact,
+    /// Asking the whole machine.
+    pub machine_reclaim: Fact,
     /// The freezer of v1.
     pub freezer_v1: Fact,
     /// The unified hierarchy, which has a freezer.
@@ -175,6 +180,8 @@ impl Support {
                     .map(|_| "told of waits of 150 ms in 2 s"),
             ),
             cgroup_memory: memory.or(v2(Some("memory")).map(|_| Version::V2)),
+            cgroup_reclaim: find_cgroup_reclaim(v1("memory"), v2(Some("memory"))),
+            machine_reclaim: find_machine_reclaim(&hierarchies),
             freezer_v1: mount_fact(v1("freezer")),
             cgroup_v2: mount_fact(v2(None)),
             swap_areas: swaps::areas().unwrap_or_default(),
@@ -236,6 +243,28 @@ fn mount_fact(at: Option<&Path>) -> Fact {
     match at {
         Some(at) => Fact::when(true, at.to_string_lossy()),
         None => Fact::when(false, "not mounted"),
+    }
+}
+
+/// Looked for, not tried: it would take somebody's memory.
+fn find_cgroup_reclaim(v1: Option<&Path>, v2: Option<&Path>) -> Fact {
+    let file = match (v1, v2) {
+        (Some(v1), _) => v1.join("memory.force_empty"),
+        (None, Some(v2)) => v2.join("memory.reclaim"),
+        (None, None) => return Fact::when(false, "no memory controller is mounted"),
+    };
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    match file.exists() {
+        true => Fact::when(true, name),
+        false => Fact::when(false, format!("there is no {name}")),
+    }
+}
+
+/// As above.
+fn find_machine_reclaim(hierarchies: &[Hierarchy]) -> Fact {
+    match Domain::machine(hierarchies) {
+        Some(Domain::Machine { files }) => Fact::when(true, files[0].to_string_lossy()),
+        _ => Fact::when(false, "neither a root memory.reclaim nor a node's reclaim"),
     }
 }
 

@@ -420,6 +420,10 @@ pub struct StatusReply {
     pub missing: Vec<String>,
     /// Threads that hung in a system call, fetching or observing, and were given up.
     pub threads_given_up: u64,
+    /// Bytes that were reclaimed ahead of switches since the start.
+    pub reclaimed_ahead_bytes: u64,
+    /// How often that was.
+    pub reclaimed_ahead_times: u64,
     /// The applications tracked.
     pub apps: Vec<AppStatus>,
 }

@@ -1,6 +1,7 @@
 //! A client of the service: one connection, one call at a time.
 
 use crate::api::{ApiError, INTERFACE};
+use crate::error::{Error, Result};
 use crate::wire::{self, Incoming};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::Serialize;
@@ -14,10 +15,6 @@ use std::time::Duration;
 /// Where the service listens unless it is told otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/prepage/prepage.sock";
 
-/// What to do where no service answers.
-pub const START_HINT: &str =
-    "Start it: `systemctl start prepaged`, or `sudo prepaged` in the foreground.";
-
 /// How long a reply may take. The service answers at once; only a stuck one exceeds this.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -26,52 +23,6 @@ const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// Why the service closes a connection that nothing is wrong with.
 const CLOSED: &str = "closed by the service: it is ending, or has as many connections as it takes at once; try again";
-
-/// Why a call gave no result.
-#[derive(Debug)]
-pub enum Error {
-    /// No service listens there.
-    NotRunning {
-        /// The socket.
-        socket: PathBuf,
-        /// The kernel's error.
-        source: std::io::Error,
-    },
-    /// The connection broke.
-    Broken {
-        /// The socket.
-        socket: PathBuf,
-        /// What happened.
-        reason: String,
-    },
-    /// The service refused.
-    Refused {
-        /// The error's name, `org.prepage.Prepage1.NotTracked`.
-        name: String,
-        /// In words.
-        reason: String,
-    },
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotRunning { socket, source } => write!(
-                f,
-                "the service does not answer at {}: {source}\n{START_HINT}\n\
-                 Without it applications run as ever, and nothing is learned or fetched but for what\n\
-                 root launches by `prepage run`. `prepage doctor` works without it.",
-                socket.display()
-            ),
-            Self::Broken { socket, reason } => {
-                write!(f, "connection to {}: {reason}", socket.display())
-            }
-            Self::Refused { reason, .. } => f.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 fn silence(waited: Duration) -> String {
     format!("no reply within {waited:?}: is it stopped or stuck?")
@@ -104,7 +55,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::NotRunning`] where nobody listens.
-    pub fn connect(socket: &Path) -> Result<Self, Error> {
+    pub fn connect(socket: &Path) -> Result<Self> {
         Self::connect_within(socket, REPLY_TIMEOUT)
     }
 
@@ -112,7 +63,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::NotRunning`] where nobody listens, [`Error::Broken`] where whoever does is stuck.
-    pub fn connect_within(socket: &Path, reply_max: Duration) -> Result<Self, Error> {
+    pub fn connect_within(socket: &Path, reply_max: Duration) -> Result<Self> {
         let stream = open_within(socket, reply_max).map_err(|source| match source.kind() {
             ErrorKind::WouldBlock => Error::Broken {
                 socket: socket.into(),
@@ -139,13 +90,13 @@ impl Client {
         &mut self,
         method: &str,
         parameters: &P,
-    ) -> Result<R, Error> {
+    ) -> Result<R> {
         let parameters = serde_json::to_value(parameters).map_err(|e| self.broken(e))?;
         let reply = self.exchange(&format!("{INTERFACE}.{method}"), &parameters)?;
         serde_json::from_value(reply).map_err(|e| self.broken(e))
     }
 
-    fn exchange(&mut self, method: &str, parameters: &Value) -> Result<Value, Error> {
+    fn exchange(&mut self, method: &str, parameters: &Value) -> Result<Value> {
         let request = wire::encode_request(method, parameters);
         let sent = self.stream.write_all(&request);
         // A service that refuses the message may close before it has read all of it: its answer says more.
@@ -167,7 +118,7 @@ impl Client {
         }
     }
 
-    fn receive(&mut self) -> Result<Vec<u8>, Error> {
+    fn receive(&mut self) -> Result<Vec<u8>> {
         let mut buffer = [0; 16 << 10];
         loop {
             if let Some(message) = self

@@ -4,10 +4,11 @@
 //! here, in [`prepage_core::params`] and in `prepage_engine`. So is what a number may be, by [`prepage_core::ranges!`].
 
 use crate::client::SOCKET_DEFAULT;
+use crate::error::{Error, Result};
 use prepage_core::params::launch::LaunchParams;
 use prepage_core::params::range::Range;
 use prepage_core::params::{
-    AnonParams, BudgetParams, FileParams, Mode, ParamError, Params, SwitchParams,
+    AnonParams, BudgetParams, FileParams, Mode, ParamError, Params, ReclaimParams, SwitchParams,
 };
 use prepage_core::ranges;
 use prepage_engine::{EngineParams, FetchParams, ObserveParams};
@@ -133,6 +134,8 @@ pub struct Config {
     pub switch: SwitchParams,
     /// Plan and budget.
     pub budget: BudgetParams,
+    /// Headroom ahead of a switch.
+    pub reclaim: ReclaimParams,
     /// Launch help.
     pub launch: LaunchParams,
     /// How pages are fetched.
@@ -149,6 +152,7 @@ impl Config {
             file: self.file.clone(),
             switch: self.switch.clone(),
             budget: self.budget.clone(),
+            reclaim: self.reclaim.clone(),
             launch: self.launch.clone(),
         }
     }
@@ -232,6 +236,7 @@ impl Config {
             FileParams::RANGES,
             SwitchParams::RANGES,
             BudgetParams::RANGES,
+            ReclaimParams::RANGES,
             LaunchParams::RANGES,
             FetchParams::RANGES,
             ObserveParams::RANGES,
@@ -240,24 +245,12 @@ impl Config {
     }
 }
 
-/// Why a configuration cannot be used: file, line, key, and what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(String);
-
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 /// Reads the configuration from `file` and `FILE.d/*.toml`. Without `file`: from [`FILE_DEFAULT`], where its absence
 /// means the defaults.
 ///
 /// # Errors
 /// The first mistake, with its place.
-pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
+pub fn load(file: Option<&Path>) -> Result<Config> {
     let path = file.unwrap_or(Path::new(FILE_DEFAULT));
     let mut texts = Vec::new();
     if file.is_some() || path.exists() {
@@ -277,12 +270,12 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
 ///
 /// # Errors
 /// The first mistake, with its place.
-pub fn merge(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
+pub fn merge(texts: &[(PathBuf, String)]) -> Result<Config> {
     // Each file by itself first, since only here a mistake still has its line.
     let alone = |(path, text): &(PathBuf, String)| {
         toml::from_str::<Config>(text).map_err(|e| mistake(path, text, &e))
     };
-    let configs: Vec<Config> = texts.iter().map(alone).collect::<Result<_, _>>()?;
+    let configs: Vec<Config> = texts.iter().map(alone).collect::<Result<_>>()?;
     let config = match <[Config; 1]>::try_from(configs) {
         Ok([config]) => config,
         Err(_) => merge_tables(texts)?,
@@ -294,7 +287,7 @@ pub fn merge(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
 }
 
 /// Merges texts that are right by themselves, key by key.
-fn merge_tables(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
+fn merge_tables(texts: &[(PathBuf, String)]) -> Result<Config> {
     let mut whole = toml::Table::new();
     for (path, text) in texts {
         let table: toml::Table = toml::from_str(text).map_err(|e| mistake(path, text, &e))?;
@@ -305,22 +298,22 @@ fn merge_tables(texts: &[(PathBuf, String)]) -> Result<Config, ConfigError> {
             }
         }
     }
-    Config::deserialize(whole).map_err(|e| ConfigError(e.to_string()))
+    Config::deserialize(whole).map_err(|e| Error::Configuration(e.to_string()))
 }
 
-fn read(path: &Path) -> Result<String, ConfigError> {
+fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
-        .map_err(|e| ConfigError(format!("configuration {}: {e}", path.display())))
+        .map_err(|e| Error::Configuration(format!("configuration {}: {e}", path.display())))
 }
 
-fn drop_ins(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+fn drop_ins(path: &Path) -> Result<Vec<PathBuf>> {
     let mut directory = path.as_os_str().to_owned();
     directory.push(".d");
     let entries = match std::fs::read_dir(&directory) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => {
-            return Err(ConfigError(format!(
+            return Err(Error::Configuration(format!(
                 "{}: {e}",
                 Path::new(&directory).display()
             )));
@@ -342,7 +335,7 @@ fn line_of(text: &str, offset: usize) -> (usize, String) {
     (number + 1, quoted(line, LINE_CHARS_MAX))
 }
 
-fn mistake(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+fn mistake(path: &Path, text: &str, error: &toml::de::Error) -> Error {
     let at = error.span().map_or(0, |s| s.start);
     let (number, line) = line_of(text, at);
     // It quotes the value that was given.
@@ -351,7 +344,7 @@ fn mistake(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     if let Some(range) = key_at(text, at).and_then(|name| Config::range(&name)) {
         message += &format!("; {} must be {range}", range.name);
     }
-    ConfigError(format!(
+    Error::Configuration(format!(
         "{}:{number}: {message}, in: {line}",
         path.display()
     ))
@@ -376,7 +369,7 @@ fn quoted(text: &str, chars_max: usize) -> String {
 }
 
 /// Says where the value that is out of its range was given last.
-fn out_of_range(texts: &[(PathBuf, String)], error: &ParamError) -> ConfigError {
+fn out_of_range(texts: &[(PathBuf, String)], error: &ParamError) -> Error {
     let (table, key) = error.name.split_once('.').unwrap_or((error.name, ""));
     let place = texts.iter().rev().find_map(|(path, text)| {
         let parsed = DeTable::parse(text).ok()?;
@@ -390,7 +383,7 @@ fn out_of_range(texts: &[(PathBuf, String)], error: &ParamError) -> ConfigError 
         ))
     });
     let (before, after) = place.unwrap_or_default();
-    ConfigError(format!("{before}{error}{after}"))
+    Error::Configuration(format!("{before}{error}{after}"))
 }
 
 #[cfg(test)]

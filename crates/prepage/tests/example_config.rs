@@ -14,7 +14,7 @@ const HEAD: &str = "\
 ";
 
 /// The tables, the struct that defines each, and the source that documents it.
-const TABLES: [(&str, &str, &str); 8] = [
+const TABLES: [(&str, &str, &str); 9] = [
     (
         "service",
         "ServiceSettings",
@@ -38,6 +38,11 @@ const TABLES: [(&str, &str, &str); 8] = [
     (
         "budget",
         "BudgetParams",
+        include_str!("../../core/src/params.rs"),
+    ),
+    (
+        "reclaim",
+        "ReclaimParams",
         include_str!("../../core/src/params.rs"),
     ),
     (

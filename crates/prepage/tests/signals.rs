@@ -14,6 +14,7 @@ use prepage_core::app::Observation;
 use prepage_core::extent::ExtentSet;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
+use prepage_engine::ahead::Reclaimed;
 use prepage_engine::store::Store;
 use prepage_engine::{EngineParams, Executor, FaultBurst, Members};
 use prepage_kernel::clock::monotonic_ns;
@@ -162,6 +163,10 @@ impl WakingExecutor for Scripted {
 
     fn threads_given_up(&self) -> usize {
         0
+    }
+
+    fn reclaimed(&self) -> Reclaimed {
+        Reclaimed::default()
     }
 
     fn wake_fd(&self) -> BorrowedFd<'_> {

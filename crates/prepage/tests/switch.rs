@@ -4,6 +4,7 @@ mod common;
 
 use common::{Service, wait_until};
 use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::group::{Group, v1};
 use prepage_kernel::testing::machine::Machine;
 use rustix::process::Signal;
 
@@ -51,6 +52,52 @@ fn a_swapped_out_process_is_fetched_by_command_and_explained() {
     assert!(most > Some(PAGES / 2), "{:?}", service.switches());
     let explained = service.call(&["explain", "patient"]);
     assert!(explained.contains("patient"), "{explained}");
+}
+
+#[test]
+fn what_the_next_switch_needs_is_reclaimed_ahead_where_a_limit_is_reached() {
+    const OTHERS_PAGES: u64 = PAGES * 2;
+    let _machine = Machine::with_swap();
+    let service = Service::start(
+        "[switch]\nrepeat_ms = 0\nonset_faults = 0\n[reclaim]\nafter_ms = 100\nshare_max = 1.0\nstall_percent_max = 100\n",
+    );
+    let above = Group::create(&v1("memory"));
+    let (ours, theirs) = (Group::below(&above.0), Group::below(&above.0));
+    let mut child = Child::spawn(PAGES);
+    ours.0.add(child.pid()).expect("move the child");
+    child.exec();
+    let mut other = Child::spawn(1);
+    theirs.0.add(other.pid()).expect("move the other");
+    let others = other.map("private", OTHERS_PAGES);
+    let pid = child.pid().to_string();
+    service.call(&["track", "--pid", &pid, "--name", "patient"]);
+    for _ in 0..2 {
+        child.swap_out();
+        switch(&service, &mut child, &pid);
+    }
+    assert_eq!(
+        service.json(&["status"])["reclaimed_ahead_bytes"],
+        0,
+        "nothing is limited"
+    );
+    child.swap_out();
+    above.write("memory.limit_in_bytes", above.usage_bytes());
+    let out = || {
+        let entries = other.entries_at(&others);
+        entries.iter().filter(|entry| entry.swapped()).count() as u64
+    };
+    assert_eq!(out(), 0);
+    wait_until("the other's pages to make room", || out() > PAGES / 2);
+    wait_until("it to be reported", || {
+        service
+            .call(&["status"])
+            .contains("reclaimed ahead of switches")
+    });
+    service.call(&["switch", "begin", "--pid", &pid]);
+    wait_until("the pages", || present(&child) > PAGES as usize / 2);
+    above.write("memory.limit_in_bytes", -1);
+    child.tell_pages("verify", 0..PAGES);
+    other.tell_at("verify", others);
 }
 
 #[test]

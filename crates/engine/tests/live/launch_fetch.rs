@@ -1,14 +1,16 @@
 //! Prefetching for launches.
 
 use crate::launch_rig::{
-    LaunchRig, NOBODY, WAIT_MAX, as_nobody, cached, drop_cache, launch, pages, plan, prefetched,
-    recorded,
+    LaunchRig, NOBODY, WAIT_MAX, as_nobody, cached, cached_of, drop_cache, launch, pages, plan,
+    prefetched, recorded,
 };
+use prepage_core::extent::ExtentSet;
 use prepage_core::launch::manager::{Decision, Help};
 use prepage_core::launch::paths::{PathRead, PathReplay};
 use prepage_core::launch::recording::Issuer;
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::{EngineParams, Launch, Launches};
+use prepage_kernel::page::page_size;
 use prepage_kernel::sched::capacities;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::hanging::HangingMount;
@@ -340,6 +342,70 @@ fn threads_that_hang_hold_up_neither_data_nor_result() {
         assert_eq!(result.prefetch.expect("prefetched").pages, 8);
     }
     drop(hanging);
+}
+
+/// Has `change` happen to a file of 64 pages, two parts of which are prefetched, after the first. Returns which of its pages were
+/// prefetched then, by its page cache, and how many the prefetch counts.
+fn prefetched_around(
+    directory: &Directory,
+    path: &Path,
+    change: impl FnOnce(),
+) -> (ExtentSet, u64) {
+    let hangs = directory.file("hangs", 8);
+    let reads = plan(&[(path, 0, 16), (&hangs, 0, 8), (path, 32, 16)], Vec::new());
+    drop_cache(path);
+    let hanging = hanging(directory);
+    std::fs::remove_file(&hangs).expect("remove");
+    std::os::unix::fs::symlink(hanging.0.join("x"), &hangs).expect("link");
+    // It is to wait for what hangs.
+    let mut params = EngineParams::default();
+    params.fetch.watchdog_ms = 60_000;
+    let rig = LaunchRig::with(&params, &LaunchParams::default());
+    let child = Child::spawn(1);
+    let held = File::open(path).expect("open");
+    rig.begin(1, child.pid(), prefetched(reads));
+    eventually("the first part", || cached(path) == pages(&[(0, 16)]));
+    change();
+    assert!(!rig.launches.wait_prefetched(1, Duration::ZERO));
+    drop(hanging);
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    rig.launches.settled(1);
+    let outcome = rig.result().prefetch.expect("prefetched");
+    (cached_of(&held), outcome.pages)
+}
+
+#[test]
+fn a_file_that_is_truncated_during_a_prefetch_stays_so() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("truncated", 64);
+    let (cached, _) = prefetched_around(&directory, &path, || {
+        let file = File::options().write(true).open(&path).expect("open");
+        file.set_len(40 * page_size()).expect("truncate");
+    });
+    assert_eq!(cached, pages(&[(0, 16), (32, 8)]));
+    let contents = std::fs::read(&path).expect("read");
+    assert_eq!(contents, vec![b'x'; 40 * page_size() as usize]);
+}
+
+#[test]
+fn of_a_file_that_is_replaced_during_a_prefetch_nothing_new_is_read() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let (path, other) = (directory.file("replaced", 64), directory.file("other", 64));
+    drop_cache(&other);
+    let replace = || std::fs::rename(&other, &path).expect("rename");
+    let (of_old, counted) = prefetched_around(&directory, &path, replace);
+    assert_eq!((of_old, counted), (pages(&[(0, 16), (32, 16)]), 32));
+    assert_eq!(cached(&path), pages(&[]));
+}
+
+#[test]
+fn a_file_that_is_deleted_during_a_prefetch_is_gone() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("deleted", 64);
+    let delete = || std::fs::remove_file(&path).expect("remove");
+    let (of_deleted, counted) = prefetched_around(&directory, &path, delete);
+    assert_eq!((of_deleted, counted), (pages(&[(0, 16), (32, 16)]), 32));
+    assert!(!path.exists());
 }
 
 /// Where a launch's mounts are known, and something else is mounted over a file then.

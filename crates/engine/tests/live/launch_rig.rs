@@ -164,7 +164,11 @@ pub fn drop_cache(path: &Path) {
 
 /// Its pages that are in the page cache.
 pub fn cached(path: &Path) -> ExtentSet {
-    let file = File::open(path).expect("open");
+    cached_of(&File::open(path).expect("open"))
+}
+
+/// The same, of a file that may have lost its path.
+pub fn cached_of(file: &File) -> ExtentSet {
     let pages = file.metadata().expect("stat").len().div_ceil(page_size());
     let is_cached = |&page: &u64| {
         let stat = cachestat(file.as_fd(), page * page_size(), page_size());

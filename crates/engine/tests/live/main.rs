@@ -1,5 +1,6 @@
 //! The engine against the real kernel: swap, page tables, page cache. Needs root.
 
+mod ahead;
 mod cache;
 mod disks;
 mod faults;

@@ -120,12 +120,34 @@ impl Application {
 
     /// Number of its pages that are mapped.
     pub fn present(&self) -> Result<u64> {
+        let entries = self.entries()?;
+        Ok(entries.iter().filter(|entry| entry.present()).count() as u64)
+    }
+
+    /// Where its swapped-out pages are in their swap area, in their own order, in pages.
+    pub fn slots(&self) -> Result<Vec<u64>> {
+        let offsets = self
+            .entries()?
+            .into_iter()
+            .filter_map(PageEntry::swap_offset);
+        let slots: Vec<u64> = offsets.collect();
+        match slots.is_empty() {
+            true => Err(Error::new(
+                "find",
+                "the application's pages",
+                "none is swapped out",
+            )),
+            false => Ok(slots),
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<PageEntry>> {
         let mut entries = vec![PageEntry::default(); self.pages as usize];
         let pagemap = self.process.pagemap().context("open", "pagemap")?;
         pagemap
             .read(self.first_page, &mut entries)
             .context("read", "pagemap")?;
-        Ok(entries.iter().filter(|entry| entry.present()).count() as u64)
+        Ok(entries)
     }
 
     /// Swaps all its pages out, and out of the swap cache: to a disk they are written, and stay there until memory is

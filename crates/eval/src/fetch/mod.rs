@@ -2,6 +2,7 @@
 //! what an application that faults meanwhile loses to it.
 
 pub mod child;
+mod slots;
 
 use crate::error::{Context, Error, Result};
 use crate::group::{Group, Hierarchies};
@@ -227,6 +228,7 @@ fn anon_table(options: &FetchOptions, support: &Support, group: &Group) -> Resul
     }
     show("demand paging, in order", "us", &in_order)?;
     show("demand paging, scattered", "us", &scattered)?;
+    device_rows(options, support, &mut application)?;
     let default = EngineParams::default();
     let variants: [(&str, usize, u64, u64, ThreadPolicy); 7] = [
         ("1 thread, batch 16", 1, 16, 20, ThreadPolicy::Other),
@@ -277,6 +279,33 @@ fn anon_table(options: &FetchOptions, support: &Support, group: &Group) -> Resul
         }
         show(name, "us", &wall)?;
         show("    of it CPU, over all threads", "us", &cpu)?;
+    }
+    Ok(())
+}
+
+/// The swap device by itself, below the kernel's swap-in. What is in zswap's pool is not on the device.
+fn device_rows(
+    options: &FetchOptions,
+    support: &Support,
+    application: &mut Application,
+) -> Result<()> {
+    let (Some(area), false) = (support.swap_areas.first(), options.swap == SwapKind::Zswap) else {
+        return Ok(());
+    };
+    let cores = support.cpu_capacities.len().max(1);
+    // Of a disk, more in flight than cores.
+    let at_once = match options.swap {
+        SwapKind::Zram => vec![1, cores],
+        SwapKind::Disk | SwapKind::Zswap => vec![1, cores, 32],
+    };
+    application.swap_out()?;
+    let slots = application.slots()?;
+    for at_once in at_once {
+        let times: Result<Vec<f64>> = (0..options.runs)
+            .map(|_| Ok(slots::read_slots(&area.path, &slots, at_once)? / slots.len() as f64))
+            .collect();
+        let name = format!("the swap device alone, {at_once} at a time");
+        show(&name, "us", &times?)?;
     }
     Ok(())
 }

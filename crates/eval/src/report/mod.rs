@@ -38,7 +38,7 @@ impl Chapter {
     /// What the record is of; nothing where it holds no switch.
     pub fn title(&self) -> Option<String> {
         let apps = &self.studies.apps;
-        let setting = setting_words(apps.first()?.run.parameters.setting);
+        let setting = setting_words(&apps.first()?.run.parameters);
         let of = match apps.as_slice() {
             [only] => only.app.clone(),
             several => format!("{} applications", several.len()),

@@ -12,6 +12,10 @@ use crate::record::{Mode, Parameters, Setting, Slot};
 /// How long the person looks at the other application at least.
 const AWAY_MS: u64 = 150;
 
+/// How long a person stays with an application at least, where memory is short: what is done while nobody waits (prepage
+/// reclaims ahead, a second after a switch) has the time that it has in practice.
+const STAY_MS: u64 = 2_500;
+
 /// Measures one switch.
 pub fn measure(
     bench: &mut Bench,
@@ -52,6 +56,9 @@ fn prepare(
     };
     if let Some(service) = &mut bench.service {
         service.set_mode(slot.mode)?;
+    }
+    stay(parameters.setting);
+    if let Some(service) = &mut bench.service {
         service.forget_switches()?;
     }
     Ok(Ok(Prepared {
@@ -92,6 +99,15 @@ pub fn change_context(
     }
     group_becomes_idle(&running.group, IDLE_LIMIT_MS);
     Ok(names)
+}
+
+/// Lets the time pass for which a person stays with an application at least.
+pub fn stay(setting: Setting) {
+    match setting {
+        // Nobody needs room, and what was taken out is not to come back by itself.
+        Setting::Reclaimed => {}
+        Setting::Pressure | Setting::Together => sleep_ms(STAY_MS),
+    }
 }
 
 fn leave(bench: &mut Bench, running: &Running, seed: u64, slot: &Slot) -> Result<()> {

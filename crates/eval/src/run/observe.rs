@@ -12,7 +12,7 @@ use crate::group::Group;
 use crate::processes::{ByRole, Reading};
 use crate::readings::Recorder;
 use crate::reclaim::State;
-use crate::record::{Discarded, Parameters, Slot, Switch, Timeline};
+use crate::record::{Discarded, LIMIT_LEFT, Parameters, Slot, Switch, Timeline};
 use crate::settle::{Settled, settle};
 use crate::tiles::Tiles;
 use std::collections::BTreeMap;
@@ -164,6 +164,8 @@ struct Counted {
     stalled_us: BTreeMap<String, u64>,
     system: BTreeMap<String, f64>,
     load: f64,
+    /// What the limit leaves, where there is one.
+    limit_left_bytes: Option<u64>,
 }
 
 /// The difference of two readings.
@@ -194,6 +196,7 @@ impl Counted {
                 .collect(),
             system: system_counters(),
             load: load(),
+            limit_left_bytes: bench.shared_group.limit_left_bytes(),
         }
     }
 
@@ -201,6 +204,8 @@ impl Counted {
         let own_cpu_us = self.own_cpu_us.saturating_sub(before.own_cpu_us);
         let mut system = system_and_strangers_since(&self.system, &before.system, own_cpu_us);
         system.insert("load".into(), before.load);
+        let left = before.limit_left_bytes.map(|bytes| bytes as f64);
+        system.extend(left.map(|bytes| (LIMIT_LEFT.to_owned(), bytes)));
         let waited = |(name, now): (&String, &u64)| {
             let then = before.stalled_us.get(name).copied().unwrap_or(0);
             (name.clone(), now.saturating_sub(then))

@@ -2,7 +2,7 @@
 //! out of memory when its turn comes is what using the others has pushed out.
 
 use super::bench::{Bench, Left, Running};
-use super::cycle::change_context;
+use super::cycle::{change_context, stay};
 use super::observe::{Outcome, Prepared, observe};
 use crate::error::Result;
 use crate::reclaim;
@@ -25,6 +25,9 @@ pub fn measure(
     }
     if let Some(service) = &mut bench.service {
         service.set_mode(slot.mode)?;
+    }
+    stay(parameters.setting);
+    if let Some(service) = &mut bench.service {
         service.forget_switches()?;
     }
     let prepared = Prepared {

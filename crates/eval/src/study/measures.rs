@@ -5,13 +5,16 @@ use super::switches::{
     Block, Switches, app_cpu_ms, demand_faults, first_frame_ms, of_prepage, settled_ms,
 };
 use super::{Bound, Comparison, CostRow, ModeRow, ShareRow};
-use crate::record::{Mode, Switch};
+use crate::record::{LIMIT_LEFT, Mode, Switch};
 use crate::statistics::{Estimate, bootstrap, median, median_estimate};
 
 /// One mode by itself.
 pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
     let page_bytes = switches.run.machine.page_bytes as f64;
     let estimate = |value: &dyn Fn(&Switch) -> f64| median_estimate(&switches.values(mode, value));
+    let own = switches.samples.iter().filter(|s| s.slot.mode == mode);
+    let left = own.filter_map(|s| s.system.get(LIMIT_LEFT));
+    let left: Vec<f64> = left.map(|bytes| bytes / f64::from(1 << 20)).collect();
     ModeRow {
         mode,
         samples: switches.values(mode, settled_ms).len(),
@@ -20,6 +23,7 @@ pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
         demand_faults: estimate(&demand_faults),
         app_cpu_ms: estimate(&app_cpu_ms),
         swapped_out_pages: estimate(&|s| s.state.group.swap_bytes as f64 / page_bytes),
+        limit_left_mib: median_estimate(&left),
         stalls: stalls(switches, mode),
     }
 }

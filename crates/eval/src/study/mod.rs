@@ -93,6 +93,8 @@ pub struct ModeRow {
     pub app_cpu_ms: Option<Estimate>,
     /// Median pages swapped out before the switch.
     pub swapped_out_pages: Option<Estimate>,
+    /// Median of what the memory limit left before, in MiB, where there was one.
+    pub limit_left_mib: Option<Estimate>,
     /// How long the application itself waited.
     pub stalls: Stalls,
 }

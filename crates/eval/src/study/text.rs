@@ -4,7 +4,7 @@ use super::overall::{LOSS_MAX, Overall};
 use super::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows, utilization_rows};
 use super::{Studies, Study, sequences, stalls};
 use crate::circumstances::factors_line;
-use crate::record::{Mode, Setting};
+use crate::record::{Mode, Parameters, Setting};
 use crate::statistics::{Estimate, Mean};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -63,8 +63,10 @@ pub fn counts(counts: impl IntoIterator<Item = usize>) -> String {
 }
 
 /// The setting in words.
-pub fn setting_words(setting: Setting) -> &'static str {
-    match setting {
+pub fn setting_words(parameters: &Parameters) -> &'static str {
+    let is_resident = parameters.modes.iter().all(|mode| mode.is_resident());
+    match parameters.setting {
+        Setting::Reclaimed if is_resident => "everything resident",
         Setting::Reclaimed => "everything swapped out and dropped",
         Setting::Pressure => "pushed out by other applications under a shared limit",
         Setting::Together => "all applications at once under a shared limit",
@@ -175,7 +177,7 @@ fn show_app(study: &Study) -> String {
     let mut out = format!(
         "{}: {} (seed {}); medians with 95 % intervals\n",
         study.app,
-        setting_words(p.setting),
+        setting_words(p),
         p.seed
     );
     let factors = factors_line(&study.run.machine, p.factors.throttle);
@@ -240,6 +242,9 @@ pub fn mode_rows(study: &Study) -> Vec<Vec<String>> {
         "CPU ms",
         "swapped out pages",
     ])];
+    let is_limited = study.modes.iter().any(|m| m.limit_left_mib.is_some());
+    let limit_left = is_limited.then(|| "left by the limit, MiB".to_owned());
+    rows[0].extend(limit_left);
     let has_stalls = stalls::is_known(study);
     rows[0].extend(
         stalls::HEADS
@@ -257,6 +262,7 @@ pub fn mode_rows(study: &Study) -> Vec<Vec<String>> {
             interval(m.app_cpu_ms, 0),
             interval(m.swapped_out_pages, 0),
         ];
+        row.extend(is_limited.then(|| interval(m.limit_left_mib, 0)));
         row.extend(
             stalls::stall_cells(&m.stalls)
                 .into_iter()

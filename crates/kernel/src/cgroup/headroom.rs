@@ -37,7 +37,59 @@ impl Headroom {
     }
 }
 
+/// A cgroup whose memory is limited, with all below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// The cgroup.
+    pub cgroup: Cgroup,
+    /// The limit, in bytes.
+    pub limit_bytes: u64,
+    /// What can be charged until the kernel has to reclaim, in bytes.
+    pub left_bytes: u64,
+    /// What can be swapped out, in bytes: free swap, as far as memory.swap.max of v2 lets it be used.
+    pub swap_left_bytes: u64,
+}
+
 impl Cgroup {
+    /// The cgroups whose limits hold for this one, itself among them, nearest first: memory.limit_in_bytes of v1, memory.max and
+    /// memory.high of v2.
+    pub fn limits(&self) -> Result<Vec<Limited>> {
+        let mut limits = Vec::new();
+        for directory in self.directory.ancestors() {
+            match self.at(directory).limit_here() {
+                // The root of version 2, or what lies above the hierarchy.
+                Err(error) if error.is_not_found() => break,
+                limit => limits.extend(limit?),
+            }
+        }
+        Ok(limits)
+    }
+
+    fn limit_here(&self) -> Result<Option<Limited>> {
+        let Some(limit_bytes) = self.memory_limit()? else {
+            return Ok(None);
+        };
+        Ok(Some(Limited {
+            cgroup: self.clone(),
+            limit_bytes,
+            left_bytes: limit_bytes.saturating_sub(self.memory_usage_bytes()?),
+            swap_left_bytes: self.swap_left(self.free_swap_bytes()),
+        }))
+    }
+
+    /// The limit at which the kernel reclaims.
+    fn memory_limit(&self) -> Result<Option<u64>> {
+        let hard = self.memory_limit_bytes()?;
+        Ok(match self.version {
+            // The soft limit of version 1 does not hold while memory is charged.
+            Version::V1 => hard,
+            Version::V2 => hard
+                .into_iter()
+                .chain(self.limit_if_any("memory.high")?)
+                .min(),
+        })
+    }
+
     /// How much more can be charged to this cgroup under a limit of it or of one above it. `None` where nothing is limited.
     ///
     /// The limits: memory.limit_in_bytes and memory.memsw.limit_in_bytes of v1, memory.max and memory.high of v2. Inactive
@@ -70,16 +122,10 @@ impl Cgroup {
 
     /// The same, under the limits of this one alone.
     fn headroom_here(&self, free_swap: u64) -> Result<Option<Headroom>> {
-        let hard = self.memory_limit_bytes()?;
-        let (memory, with_swap) = match self.version {
-            // The soft limit of version 1 does not hold while memory is charged.
-            Version::V1 => (hard, self.limit_if_any("memory.memsw.limit_in_bytes")?),
-            Version::V2 => (
-                hard.into_iter()
-                    .chain(self.limit_if_any("memory.high")?)
-                    .min(),
-                None,
-            ),
+        let memory = self.memory_limit()?;
+        let with_swap = match self.version {
+            Version::V1 => self.limit_if_any("memory.memsw.limit_in_bytes")?,
+            Version::V2 => None,
         };
         if memory.is_none() && with_swap.is_none() {
             return Ok(None);
@@ -159,11 +205,9 @@ impl Cgroup {
             }
             Version::V2 => {
                 let kept = self.kept(&groups);
-                let levels = self.directory.ancestors().map(|above| self.at(above));
-                let swap_left = levels
-                    .filter_map(|level| level.swap_left_bytes())
-                    .fold(free_swap, u64::min);
-                let anon = anon.saturating_sub(kept.anon).min(swap_left);
+                let anon = anon
+                    .saturating_sub(kept.anon)
+                    .min(self.swap_left(free_swap));
                 file.saturating_sub(kept.file).saturating_add(anon)
             }
         }
@@ -226,6 +270,13 @@ impl Cgroup {
     fn never_swaps(&self) -> bool {
         let swappiness = text::read_number(self.directory.join("memory.swappiness"));
         swappiness.is_ok_and(|value: u32| value == 0)
+    }
+
+    /// What of the free swap memory.swap.max (v2) of this cgroup and of those above leaves.
+    fn swap_left(&self, free_swap: u64) -> u64 {
+        let levels = self.directory.ancestors().map(|above| self.at(above));
+        let left = levels.filter_map(|level| level.swap_left_bytes());
+        left.fold(free_swap, u64::min)
     }
 
     /// What memory.swap.max (v2) of this cgroup leaves; `None` where it leaves all.

@@ -2,6 +2,7 @@
 
 use prepage_kernel::cgroup::{self, Cgroup, Controller, FreezerState, Hierarchy, Version};
 use prepage_kernel::inotify::{FileEvent, Inotify};
+use prepage_kernel::reclaim::Domain;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::group::{Group, v1, v2};
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
@@ -142,6 +143,103 @@ fn headroom_is_what_the_tightest_limit_above_leaves() {
 }
 
 #[test]
+fn a_part_of_a_cgroup_is_reclaimed_v1() {
+    const PAGES: u64 = 8_192;
+    let _machine = Machine::with_swap();
+    let page = prepage_kernel::page::page_size();
+    let group = Group::create(&v1("memory"));
+    let mut child = Child::spawn(1);
+    group.0.add(child.pid()).expect("move the child");
+    let pages = child.map("private", PAGES);
+    let domain = Domain::Cgroup(group.0.clone());
+    let present = || {
+        let entries = child.entries_at(&pages);
+        entries.iter().filter(|entry| entry.present()).count() as u64
+    };
+    assert_eq!(present(), PAGES);
+    let asked = PAGES / 8;
+    let reclaimed = domain.reclaim(asked * page, &mut || true).expect("reclaim") / page;
+    assert!((asked..PAGES / 2).contains(&reclaimed), "{reclaimed}");
+    let left = present();
+    assert!((PAGES / 2..=PAGES - asked / 2).contains(&left), "{left}");
+
+    // Nothing goes where nothing is to go on, and little where it ends soon.
+    assert_eq!(domain.reclaim(u64::MAX, &mut || false).expect("reclaim"), 0);
+    assert_eq!(present(), left);
+    let mut steps = 0..3;
+    let reclaimed = domain.reclaim(u64::MAX, &mut || steps.next().is_some());
+    assert!(reclaimed.expect("reclaim") < left * page);
+    assert!(present() > 0);
+    child.tell_at("verify", pages);
+}
+
+#[test]
+fn a_cgroup_that_is_gone_is_an_error() {
+    let group = Group::create(&v1("memory"));
+    let domain = Domain::Cgroup(group.0.clone());
+    drop(group);
+    let error = domain.reclaim(1, &mut || true).expect_err("it is gone");
+    assert!(error.is_not_found(), "{error}");
+}
+
+/// By the file that version 2 has for it, which takes bytes, a step at a time.
+#[test]
+fn a_part_of_a_cgroup_is_reclaimed_v2() {
+    const STEP: u64 = 1 << 20;
+    let directory = Directory::new();
+    let file = directory.path("memory.reclaim");
+    let domain = Domain::Cgroup(Cgroup {
+        version: Version::V2,
+        directory: directory.path(""),
+    });
+    assert!(domain.reclaim(1, &mut || true).is_err(), "before 5.19");
+    std::fs::write(&file, "").expect("write");
+    assert_eq!(domain.reclaim(0, &mut || true).expect("reclaim"), 0);
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), "");
+    let reclaimed = domain.reclaim(2 * STEP + 1, &mut || true);
+    assert_eq!(reclaimed.expect("reclaim"), 3 * STEP);
+    assert_eq!(
+        std::fs::read_to_string(&file).expect("read"),
+        STEP.to_string()
+    );
+    let mut steps = 0..2;
+    let reclaimed = domain.reclaim(u64::MAX, &mut || steps.next().is_some());
+    assert_eq!(reclaimed.expect("reclaim"), 2 * STEP);
+}
+
+#[test]
+fn the_machine_is_reclaimed() {
+    let _machine = Machine::with_swap();
+    let hierarchies = cgroup::hierarchies().expect("hierarchies");
+    let domain = Domain::machine(&hierarchies);
+    let domain =
+        domain.expect("this test needs Linux 6.17, or memory controlled by version 2 of cgroups");
+    let reclaimed = domain.reclaim(1 << 20, &mut || true).expect("reclaim");
+    assert!(reclaimed <= 1 << 20, "{reclaimed}");
+}
+
+#[test]
+fn limits_are_those_of_the_group_and_of_those_above() {
+    let _machine = Machine::lock();
+    let page = prepage_kernel::page::page_size();
+    let above = Group::create(&v1("memory"));
+    let group = Group::below(&above.0);
+    assert_eq!(group.0.limits().expect("limits"), []);
+    above.write("memory.limit_in_bytes", 4096 * page);
+    let limits = group.0.limits().expect("limits");
+    assert_eq!(limits.len(), 1);
+    assert_eq!(
+        (&limits[0].cgroup, limits[0].limit_bytes),
+        (&above.0, 4096 * page)
+    );
+    assert!((3584 * page..=4096 * page).contains(&limits[0].left_bytes));
+    group.write("memory.limit_in_bytes", 2048 * page);
+    let of_both = group.0.limits().expect("limits");
+    let of_both: Vec<_> = of_both.iter().map(|one| one.limit_bytes / page).collect();
+    assert_eq!(of_both, [2048, 4096]);
+}
+
+#[test]
 fn memory_of_a_cgroup_is_counted_and_reclaimed_v1() {
     let _machine = Machine::with_swap();
     let group = Group::create(&v1("memory"));
@@ -164,7 +262,8 @@ fn memory_of_a_cgroup_is_counted_and_reclaimed_v1() {
         "no freezer in the memory hierarchy"
     );
     eventually("all of it is reclaimed", || {
-        let _ = group.0.reclaim(0);
+        let all = Domain::Cgroup(group.0.clone());
+        let _ = all.reclaim(u64::MAX, &mut || true);
         child.entries().iter().all(|entry| entry.swapped())
     });
     assert!(group.0.swap_usage_bytes().expect("swap") > 0);

@@ -2,7 +2,8 @@
 
 use super::{Context, Failure};
 use crate::api::{BeginParameters, BeginReply, Reporter, Target};
-use crate::client::{Client, Error};
+use crate::client::Client;
+use crate::error::Error;
 use crate::sources::focus::FocusWatch;
 use std::io::Write;
 use std::path::Path;
@@ -65,7 +66,7 @@ pub fn agent(context: &Context, display: Option<&str>, verbose: bool) -> Result<
         let pid = match watch.next_focus() {
             Ok(pid) => pid,
             // With the session its X server ends, and with it the agent's work.
-            Err(error) if error.is_closed() => return Ok(()),
+            Err(Error::DisplayEnded(_)) => return Ok(()),
             Err(error) => return Err(Failure::Local(error.to_string())),
         };
         let called = Instant::now();

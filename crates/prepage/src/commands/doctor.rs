@@ -2,7 +2,8 @@
 
 use super::table::wrapped;
 use super::{Context, Failure};
-use crate::client::{Client, Error, START_HINT};
+use crate::client::Client;
+use crate::error::{Error, START_HINT};
 use crate::service::{Finding, State, findings};
 use prepage_kernel::support::Support;
 use serde::Serialize;

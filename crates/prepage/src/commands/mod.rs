@@ -19,7 +19,8 @@ mod table;
 pub use front::front;
 
 use crate::api::{INTERFACE, Target};
-use crate::client::{Client, Error, SOCKET_DEFAULT};
+use crate::client::{Client, SOCKET_DEFAULT};
+use crate::error::Error;
 use crate::launch::options::parse_word;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepage_core::params::Mode;

@@ -36,6 +36,15 @@ fn words(status: &StatusReply) -> String {
         text += "missing on this machine (`prepage doctor` shows all that is looked for):\n";
         text.extend(status.missing.iter().map(|missing| wrapped("", missing)));
     }
+    if status.reclaimed_ahead_times > 0 {
+        let (times, size) = (
+            status.reclaimed_ahead_times,
+            bytes(status.reclaimed_ahead_bytes),
+        );
+        text += &format!(
+            "reclaimed ahead of switches since the start, where memory was full: {size} ({times} times)\n"
+        );
+    }
     if status.threads_given_up > 0 {
         let threads = status.threads_given_up;
         text += &format!(

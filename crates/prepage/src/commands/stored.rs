@@ -3,9 +3,9 @@
 use super::run::{complain, configuration};
 use super::{Context, Failure};
 use crate::api::*;
-use crate::client::Error;
 use crate::config::Config;
 use crate::discover;
+use crate::error::Error;
 use crate::explain::explain;
 use crate::wire::Request;
 use prepage_core::app::AppModel;

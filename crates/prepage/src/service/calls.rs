@@ -466,6 +466,8 @@ impl Service {
             under_pressure: self.pressure.as_ref().is_some_and(|p| p.is_on()),
             missing: self.missing(),
             threads_given_up: self.executor.threads_given_up() as u64,
+            reclaimed_ahead_bytes: self.executor.reclaimed().bytes,
+            reclaimed_ahead_times: self.executor.reclaimed().times,
             apps: apps.filter_map(status).collect(),
         }
     }

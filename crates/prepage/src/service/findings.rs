@@ -93,7 +93,7 @@ fn events(support: &Support) -> Vec<Finding> {
     facts.chain(accesses).collect()
 }
 
-fn rules(support: &Support) -> [Rule<'_>; 12] {
+fn rules(support: &Support) -> [Rule<'_>; 14] {
     [
         (
             "page table view (pagemap)",
@@ -151,6 +151,18 @@ fn rules(support: &Support) -> [Rule<'_>; 12] {
             "memory pressure (PSI trigger)",
             &support.psi_trigger,
             "while tasks wait for memory, as much is fetched as ever; boot with psi=1, or use Linux from 4.20 on",
+        ),
+        (
+            "reclaim ahead of switches, below a memory limit",
+            &support.cgroup_reclaim,
+            "Linux has it from 5.19 on: without it pages that are fetched while a memory limit is reached push out others first, and \
+             help little",
+        ),
+        (
+            "reclaim ahead of switches, of the machine",
+            &support.machine_reclaim,
+            "Linux has it from 5.19 on with memory controlled by version 2 of cgroups, else from 6.17 on: without it pages that are \
+             fetched while memory is full push out others first, and help little",
         ),
         (
             "scheduler slice",

@@ -36,6 +36,7 @@ use prepage_core::identity::AppId;
 use prepage_core::machine::{Action, Event, Machine, Nanos};
 use prepage_core::params::Mode;
 use prepage_core::signal::Source;
+use prepage_engine::ahead::Reclaimed;
 use prepage_engine::store::Store;
 use prepage_engine::{CorePolicy, Engine, Executor};
 use prepage_kernel::clock::monotonic_ns;
@@ -59,6 +60,9 @@ pub trait WakingExecutor: Executor {
 
     /// Threads that hung in a call and were given up, so far.
     fn threads_given_up(&self) -> usize;
+
+    /// What was reclaimed ahead of switches so far.
+    fn reclaimed(&self) -> Reclaimed;
 }
 
 impl WakingExecutor for Engine {
@@ -76,6 +80,10 @@ impl WakingExecutor for Engine {
 
     fn threads_given_up(&self) -> usize {
         Engine::threads_given_up(self)
+    }
+
+    fn reclaimed(&self) -> Reclaimed {
+        Engine::reclaimed(self)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Window focus under X11: the window manager writes the active window to a property of the root window. Runs in the
 //! unprivileged agent, never in the service.
 
+use crate::error::{Error, Result};
 use std::collections::HashMap;
 use x11rb::connection::Connection;
 use x11rb::errors::{ConnectError, ConnectionError, ReplyError};
@@ -16,66 +17,6 @@ const WINDOWS_MAX: usize = 1024;
 
 /// Most windows of the window manager's list looked at.
 const CLIENTS_MAX: u32 = 1024;
-
-/// Why the focus cannot be seen.
-#[derive(Debug)]
-pub enum FocusError {
-    /// No connection to the X server.
-    Connect(ConnectError),
-    /// The connection ended.
-    Connection(ConnectionError),
-    /// The X server refused.
-    Refused(ReplyError),
-}
-
-impl FocusError {
-    /// Whether the X server ended.
-    pub fn is_closed(&self) -> bool {
-        matches!(
-            self,
-            Self::Connection(ConnectionError::IoError(_))
-                | Self::Refused(ReplyError::ConnectionError(ConnectionError::IoError(_)))
-        )
-    }
-}
-
-impl std::fmt::Display for FocusError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Connect(error) => write!(
-                f,
-                "no connection to the X server: {error}\n\
-                 Run the agent inside the session, or give it --display. Under Wayland without XWayland the focus is \
-                 no signal yet; the onset of faults, thawing and explicit calls work there."
-            ),
-            Self::Connection(error) => write!(f, "connection to the X server: {error}"),
-            Self::Refused(error) => write!(f, "the X server refused: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for FocusError {}
-
-impl From<ConnectError> for FocusError {
-    fn from(error: ConnectError) -> Self {
-        Self::Connect(error)
-    }
-}
-
-impl From<ConnectionError> for FocusError {
-    fn from(error: ConnectionError) -> Self {
-        Self::Connection(error)
-    }
-}
-
-impl From<ReplyError> for FocusError {
-    fn from(error: ReplyError) -> Self {
-        match error {
-            ReplyError::ConnectionError(error) => Self::Connection(error),
-            error => Self::Refused(error),
-        }
-    }
-}
 
 /// The properties that are read.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +43,7 @@ impl FocusWatch {
     ///
     /// # Errors
     /// Where there is no X server, or it refuses.
-    pub fn open(display: Option<&str>) -> Result<Self, FocusError> {
+    pub fn open(display: Option<&str>) -> Result<Self> {
         let (connection, screen) = x11rb::connect(display)?;
         let root = connection.setup().roots[screen].root;
         let events = ChangeWindowAttributesAux::new().event_mask(EventMask::PROPERTY_CHANGE);
@@ -136,7 +77,7 @@ impl FocusWatch {
     ///
     /// # Errors
     /// Where the X server ended or refuses.
-    pub fn next_focus(&mut self) -> Result<i32, FocusError> {
+    pub fn next_focus(&mut self) -> Result<i32> {
         loop {
             let event = self.connection.wait_for_event()?;
             match event {
@@ -156,7 +97,7 @@ impl FocusWatch {
         }
     }
 
-    fn window_in(&self, property: Atom) -> Result<Window, FocusError> {
+    fn window_in(&self, property: Atom) -> Result<Window> {
         let any = AtomEnum::WINDOW;
         let reply = self
             .connection
@@ -169,7 +110,7 @@ impl FocusWatch {
     }
 
     /// Asks for the processes of all windows that the window manager lists and that are not known yet.
-    fn learn_windows(&mut self) -> Result<(), FocusError> {
+    fn learn_windows(&mut self) -> Result<()> {
         let list = self.connection.get_property(
             false,
             self.root,
@@ -190,7 +131,7 @@ impl FocusWatch {
     }
 
     /// The process of a window; `None` for no window, one that is gone, and one of another machine.
-    fn pid_of(&mut self, window: Window) -> Result<Option<i32>, FocusError> {
+    fn pid_of(&mut self, window: Window) -> Result<Option<i32>> {
         if window == x11rb::NONE {
             return Ok(None);
         }
@@ -217,7 +158,7 @@ impl FocusWatch {
     }
 
     /// As the X server knows it from the kernel.
-    fn client_pid(&self, window: Window) -> Result<Option<i32>, FocusError> {
+    fn client_pid(&self, window: Window) -> Result<Option<i32>> {
         if !self.has_client_ids {
             return Ok(None);
         }
@@ -239,7 +180,7 @@ impl FocusWatch {
     }
 
     /// As the client says.
-    fn claimed_pid(&self, window: Window) -> Result<Option<i32>, FocusError> {
+    fn claimed_pid(&self, window: Window) -> Result<Option<i32>> {
         let any = AtomEnum::CARDINAL;
         let property =
             self.connection
@@ -256,9 +197,33 @@ impl FocusWatch {
 }
 
 /// An error of the X server is about a window that is gone meanwhile; one of the connection is an error.
-fn unless_gone<T>(error: ReplyError) -> Result<Option<T>, FocusError> {
+fn unless_gone<T>(error: ReplyError) -> Result<Option<T>> {
     match error {
         ReplyError::X11Error(_) => Ok(None),
         error => Err(error.into()),
+    }
+}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        Self::NoDisplay(error.to_string())
+    }
+}
+
+impl From<ConnectionError> for Error {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::IoError(error) => Self::DisplayEnded(error.to_string()),
+            error => Self::Display(error.to_string()),
+        }
+    }
+}
+
+impl From<ReplyError> for Error {
+    fn from(error: ReplyError) -> Self {
+        match error {
+            ReplyError::ConnectionError(error) => error.into(),
+            error => Self::Display(error.to_string()),
+        }
     }
 }
