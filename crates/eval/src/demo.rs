@@ -1,5 +1,5 @@
 //! `demo`: switches to Chromium in both settings, launches of Chromium and two small programs, then the studies and one
-//! report, in seven to ten minutes.
+//! report, in about ten minutes.
 
 use crate::error::{Context, Result};
 use crate::launch::record::Parameters as LaunchParameters;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct DemoOptions {
     /// Where records and report go.
     pub out: PathBuf,
-    /// Samples of each mode in the first setting; the second takes two thirds.
+    /// Samples of each mode in the first setting; the second takes two fifths.
     pub samples: u32,
     /// The seed.
     pub seed: u64,
@@ -41,7 +41,7 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
         (
             Setting::Pressure,
             some_modes,
-            options.samples.div_ceil(3) * 2,
+            options.samples.div_ceil(5) * 2,
             5,
         ),
     ];

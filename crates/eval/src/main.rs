@@ -105,13 +105,13 @@ enum Command {
     /// Replay switches through the estimators: precision, recall, waste and memory by parameter. Needs no machine.
     #[command(after_long_help = examples::SIMULATE)]
     Simulate(simulate::SimulateArguments),
-    /// Switches in both settings and launches, then the study and the report: seven to ten minutes. Needs root.
+    /// Switches in both settings and launches, then the study and the report: about ten minutes. Needs root.
     #[command(after_long_help = examples::DEMO)]
     Demo {
         /// The directory that records and report go to.
         #[arg(short, long, value_name = "DIR", default_value = "demo")]
         out: PathBuf,
-        /// Samples of each mode; in the setting pressure two thirds of them.
+        /// Samples of each mode; in the setting pressure two fifths of them.
         #[arg(long, default_value_t = 15)]
         samples: u32,
         /// The seed of every order and choice.

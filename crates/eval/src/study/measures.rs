@@ -5,7 +5,7 @@ use super::switches::{
     Block, Switches, app_cpu_ms, demand_faults, first_frame_ms, of_prepage, settled_ms,
 };
 use super::{Bound, Comparison, CostRow, ModeRow, ShareRow};
-use crate::record::{LIMIT_LEFT, Mode, Switch};
+use crate::record::{LIMIT_LEFT, Mode, Setting, Switch};
 use crate::statistics::{Estimate, bootstrap, median, median_estimate};
 
 /// One mode by itself.
@@ -118,6 +118,10 @@ pub fn watching(switches: &Switches) -> Option<Estimate> {
 
 /// The least time: the application's own work and the pages' work, spread over all cores without any loss.
 pub fn bound(switches: &Switches) -> Option<Bound> {
+    // Below a limit that is reached a page costs reclaim as well, and that can be done ahead.
+    if switches.run.parameters.setting != Setting::Reclaimed {
+        return None;
+    }
     let blocks = switches.blocks(&[Mode::Off, Mode::Resident]);
     let cores = switches.run.machine.cores.max(1) as f64;
     let fetch_us = fetch_us_per_page(switches);
