@@ -29,8 +29,9 @@ struct Scene {
     child: Child,
     other: Child,
     others: Range<u64>,
-    above: Group,
+    /// Removed before the one above them.
     _groups: [Group; 2],
+    above: Group,
     _machine: Machine,
 }
 
@@ -66,8 +67,8 @@ impl Scene {
             child,
             other,
             others,
-            above,
             _groups: [ours, theirs],
+            above,
             _machine: machine,
         }
     }
