@@ -183,12 +183,23 @@ fn take_zram_down(name: &str, added: bool) -> Result<()> {
         .arg(&device)
         .stderr(Stdio::null())
         .status();
-    sysfs::write(format!("/sys/block/{name}/reset"), "1")?;
+    write_patiently(&format!("/sys/block/{name}/reset"), "1")?;
     if added {
         let number = name.trim_start_matches("zram");
-        sysfs::write("/sys/class/zram-control/hot_remove", number)?;
+        write_patiently("/sys/class/zram-control/hot_remove", number)?;
     }
     Ok(())
+}
+
+/// Writes as soon as nothing holds the device open any longer, such as what looks at each device that changes.
+fn write_patiently(path: &str, contents: &str) -> Result<()> {
+    for _ in 0..20 {
+        if sysfs::write(path, contents).is_ok() {
+            return Ok(());
+        }
+        sleep_ms(50);
+    }
+    sysfs::write(path, contents)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What the tests need of the machine: the lock, root, swap, temporary directories.
 
+use crate::meminfo::Meminfo;
 use crate::swaps::{self, SwapArea};
 use crate::{credentials, text};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The machine, for one test at a time.
 pub struct Machine {
     /// Set up as swap for this test.
-    zram: Option<String>,
+    zram: Option<ZramSwap>,
     /// The machine's own areas, turned off for this test.
     turned_off: Vec<SwapArea>,
     _lock: File,
@@ -42,7 +43,7 @@ impl Machine {
     pub fn with_swap() -> Machine {
         let mut machine = Machine::lock();
         if swaps::areas().expect("read /proc/swaps").is_empty() {
-            machine.add_zram();
+            machine.zram = Some(ZramSwap::set_up());
         }
         machine
     }
@@ -51,25 +52,16 @@ impl Machine {
     pub fn with_file_before_zram(pages: u64) -> (Machine, SwapFile) {
         let mut machine = Machine::lock();
         machine.turn_swap_off();
-        machine.add_zram();
+        machine.zram = Some(ZramSwap::set_up());
         let file = SwapFile::with_options(pages * crate::page::page_size(), &["-p", "200"]);
         (machine, file)
     }
 
-    fn add_zram(&mut self) {
-        let name = "zram0";
-        let directory = Path::new("/sys/block").join(name);
-        assert!(directory.exists(), "these tests need swap or /dev/{name}");
-        std::fs::write(directory.join("disksize"), "256M").expect("size zram");
-        run("mkswap", &["/dev/zram0"]);
-        run("swapon", &["-p", "100", "/dev/zram0"]);
-        self.zram = Some(name.to_owned());
-    }
     /// Turns all swap off until the end of the test: what is in it comes back to memory.
     pub fn turn_swap_off(&mut self) {
         let areas = swaps::areas().expect("read /proc/swaps");
         let used_kib: u64 = areas.iter().map(|area| area.used_kib).sum();
-        let available_kib = available_kib();
+        let available_kib = Meminfo::read().expect("memory").available_bytes >> 10;
         assert!(
             used_kib < available_kib / 2,
             "this test turns swap off, and {used_kib} KiB in it do not fit in half of the {available_kib} KiB available"
@@ -81,20 +73,12 @@ impl Machine {
     }
 }
 
-fn available_kib() -> u64 {
-    let text = text::read_text("/proc/meminfo").expect("read /proc/meminfo");
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
-    let number = line.and_then(|l| l.trim().strip_suffix(" kB")?.parse().ok());
-    number.expect("MemAvailable")
-}
-
 impl Drop for Machine {
     fn drop(&mut self) {
-        let own = self.zram.as_ref().map(|name| Path::new("/dev").join(name));
-        let mut own_is_on = own.is_some();
         for area in &self.turned_off {
-            if own.as_ref() == Some(&area.path) {
-                own_is_on = false;
+            if let Some(own) = self.zram.take_if(|own| own.path() == area.path) {
+                // Off already: only the device is left to take down.
+                own.reset();
                 continue;
             }
             let path = area.path.to_string_lossy();
@@ -105,11 +89,75 @@ impl Drop for Machine {
                 _ => run("swapon", &[&path]),
             };
         }
-        if let Some(name) = &self.zram {
-            if own_is_on {
-                run("swapoff", &[&format!("/dev/{name}")]);
-            }
-            let _ = std::fs::write(format!("/sys/block/{name}/reset"), "1");
+        if let Some(own) = self.zram.take() {
+            run("swapoff", &[&own.path().to_string_lossy()]);
+            own.reset();
+        }
+    }
+}
+
+/// A zram device that is swap, of a test's own.
+struct ZramSwap {
+    /// `zram0`.
+    name: String,
+    /// Taken away in the end: the test added it.
+    added: bool,
+}
+
+impl ZramSwap {
+    const CONTROL: &str = "/sys/class/zram-control";
+
+    /// On a device that nothing has set up, or on one more.
+    fn set_up() -> ZramSwap {
+        let zram = Self::unused().unwrap_or_else(Self::add);
+        std::fs::write(zram.attribute("disksize"), "256M").expect("size zram");
+        let path = zram.path();
+        let path = path.to_str().expect("text");
+        run("mkswap", &[path]);
+        run("swapon", &["-p", "100", path]);
+        zram
+    }
+
+    fn unused() -> Option<ZramSwap> {
+        (0..16)
+            .map(|i| ZramSwap {
+                name: format!("zram{i}"),
+                added: false,
+            })
+            .find(|zram| text::read_number::<u64>(zram.attribute("disksize")).is_ok_and(|n| n == 0))
+    }
+
+    fn add() -> ZramSwap {
+        let number: u32 = text::read_number(format!("{}/hot_add", Self::CONTROL))
+            .expect("these tests need swap or a kernel with zram");
+        let zram = ZramSwap {
+            name: format!("zram{number}"),
+            added: true,
+        };
+        eventually("the kernel makes the device's file", || {
+            zram.path().exists()
+        });
+        zram
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new("/dev").join(&self.name)
+    }
+
+    fn attribute(&self, name: &str) -> PathBuf {
+        Path::new("/sys/block").join(&self.name).join(name)
+    }
+
+    /// As it was before. Busy while anything has the device open, such as what looks at each device that changes.
+    fn reset(self) {
+        eventually("the zram device can be reset", || {
+            std::fs::write(self.attribute("reset"), "1").is_ok()
+        });
+        if self.added {
+            let number = self.name.trim_start_matches("zram");
+            eventually("the zram device can be removed", || {
+                std::fs::write(format!("{}/hot_remove", Self::CONTROL), number).is_ok()
+            });
         }
     }
 }
