@@ -18,7 +18,7 @@ demo: setup-demo build
 
 ## Formatting, clippy and documentation, then every test. Needs root: the kernel layer is tested against the kernel.
 test: setup-test lint
-	scripts/as-root env CARGO_TERM_COLOR=never $(CARGO) test --workspace --locked
+	scripts/as-root env CARGO_TERM_COLOR=never $(CARGO) test --workspace --locked --no-fail-fast
 
 ## The report as a browser shows it; installs chromium where no browser is.
 test-report: setup-build

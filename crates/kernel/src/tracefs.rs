@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::mountinfo;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 /// The root directory of a tracefs.
@@ -92,9 +93,13 @@ impl Tracefs {
 
     /// A detached mount even where a tracefs is mounted.
     pub fn open_detached() -> Result<Tracefs> {
-        let failed =
-            |operation| move |error: rustix::io::Errno| Error::new(operation, "tracefs", error);
-        let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed("fsopen"))?;
+        const DENIED: &str = "tracefs (none is mounted that may be read, and to mount it takes CAP_SYS_ADMIN, which containers do without)";
+        let failed = |operation| move |error: Errno| Error::new(operation, "tracefs", error);
+        let context =
+            fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| match error {
+                Errno::PERM => Error::new("fsopen", DENIED, error),
+                _ => failed("fsopen")(error),
+            })?;
         fsconfig_create(context.as_fd()).map_err(failed("fsconfig"))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV

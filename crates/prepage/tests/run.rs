@@ -978,15 +978,28 @@ fn root_without_the_right_to_trace_is_told_what_is_missing_once_a_launch() {
     let directory = TempDir::new();
     let store = directory.path().join("store");
     let store = store.to_str().expect("text");
-    for options in [&["-v"][..], &[], &["-v"]] {
-        let mut command = without_tracing(env!("CARGO_BIN_EXE_prepage").as_ref());
+    // In a container, and where a tracefs is mounted all the same.
+    const NO_TRACEFS: &str = r#"umount -q -a -t tracefs; exec "$@""#;
+    const TRACEFS: &str = r#"mount -t tracefs tracefs /sys/kernel/tracing && exec "$@""#;
+    let cases = [
+        (NO_TRACEFS, "CAP_SYS_ADMIN", &["-v"][..]),
+        (TRACEFS, "CAP_PERFMON", &[]),
+        (TRACEFS, "CAP_PERFMON", &["-v"]),
+    ];
+    for (mounts, lacks, options) in cases {
+        let bounded = without_tracing(env!("CARGO_BIN_EXE_prepage").as_ref());
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", mounts, "sh"]);
+        command.arg(bounded.get_program()).args(bounded.get_args());
         command.args(["run", "--store", store]).args(options);
         command.args(["--", "sh", "-c", "echo ran; exit 7"]);
-        let ran = command.output().expect("this test needs setpriv");
+        let ran = command
+            .output()
+            .expect("this test needs unshare and setpriv");
         let said = text(&ran.stderr);
         let status = (ran.status.code(), text(&ran.stdout));
         assert_eq!(status, (Some(7), "ran\n".into()), "{said}");
-        let told = said.lines().filter(|line| line.contains("CAP_PERFMON"));
+        let told = said.lines().filter(|line| line.contains(lacks));
         let told: Vec<_> = told.collect();
         assert_eq!(told.len(), options.len(), "{said}");
         for part in ["not recorded", "what is known", "prepage doctor"] {
