@@ -306,6 +306,12 @@ impl AnonTargets {
         })
     }
 
+    /// The pages, in the order of the reads.
+    pub fn iter_pages(&self) -> impl Iterator<Item = u64> + '_ {
+        let extents = self.reads().map(|read| read.extent());
+        extents.flat_map(|extent| extent.start..extent.end())
+    }
+
     /// Number of pages.
     pub fn pages(&self) -> u64 {
         self.reads().map(|read| read.extent().len).sum()

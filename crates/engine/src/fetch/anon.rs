@@ -42,6 +42,22 @@ struct Absent {
     last_on_disk: Option<u64>,
 }
 
+impl Absent {
+    /// Whether all pages were mapped.
+    fn is_none(&self) -> bool {
+        self.map.is_empty() && self.watch.is_empty() && self.empty.is_empty()
+    }
+}
+
+impl Window {
+    /// The entries of a piece; `None` where it is not within the window.
+    fn of(&self, piece: &Piece) -> Option<&[PageEntry]> {
+        let from = piece.extent.start.checked_sub(self.first_page)? as usize;
+        let entries = self.entries.get(from..from + piece.extent.len as usize)?;
+        (self.member == piece.member).then_some(entries)
+    }
+}
+
 /// Works on the job's anonymous pages, as thread number `thread` of those that do, until all are taken.
 pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part: &mut Part) {
     let mut worker = Worker {
@@ -49,7 +65,7 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         thread,
         params,
         heart,
-        entries: Vec::new(),
+        window: Window::default(),
         brought: Vec::new(),
         empty: Vec::new(),
         waited_on: Vec::new(),
@@ -69,12 +85,26 @@ struct Worker<'a> {
     thread: usize,
     params: &'a FetchParams,
     heart: &'a Heart,
-    entries: Vec<PageEntry>,
+    window: Window,
     brought: Pages,
     empty: Pages,
     waited_on: Pages,
     since_pause: u64,
 }
+
+/// What the page table says of pages that follow each other in one process.
+#[derive(Debug, Default)]
+struct Window {
+    member: usize,
+    first_page: u64,
+    entries: Vec<PageEntry>,
+}
+
+/// Pages that a window spans at most: their entries are one page table's.
+const WINDOW_PAGES: u64 = 512;
+
+/// Pages that are looked at together at most, where those before them were all in.
+const LOOK_PAGES_MAX: u64 = 1_024;
 
 impl Worker<'_> {
     /// For disks: submits one span ahead of the span that it brings in.
@@ -95,24 +125,26 @@ impl Worker<'_> {
                 self.bring(&absent);
                 self.wait_for(&absent);
             }
-            self.pause_after(self.params.disk_span_pages);
             submitted = span;
         }
     }
 
     fn bring_all(&mut self) {
+        let mut look_pages = self.params.anon_batch_pages;
         loop {
-            let batch_pages = self.params.anon_batch_pages;
-            let mut pieces = self.job.take_to_map(self.thread, batch_pages);
+            let mut pieces = self.job.take_to_map(self.thread, look_pages);
             if pieces.is_empty() {
                 return;
             }
             self.job.note_begin();
             self.heart.beat();
-            for absent in self.admitted(&mut pieces) {
-                self.bring(&absent);
-            }
-            self.pause_after(batch_pages);
+            let all = self.admitted(&mut pieces);
+            all.iter().for_each(|absent| self.bring(absent));
+            // Where all is in, to look at it is what it costs.
+            look_pages = match all.iter().all(Absent::is_none) {
+                true => (look_pages * 2).min(LOOK_PAGES_MAX),
+                false => self.params.anon_batch_pages,
+            };
         }
     }
 
@@ -121,23 +153,30 @@ impl Worker<'_> {
         self.read_ahead(absent.member, &absent.watch);
         for range in &absent.watch {
             note(&mut self.brought, absent.member, range.clone());
+            self.pause_after(range.end - range.start);
         }
         self.read_ahead(absent.member, &absent.empty);
         for range in absent.empty.iter().chain(&absent.holes) {
             note(&mut self.empty, absent.member, range.clone());
+            self.pause_after(range.end - range.start);
         }
         let pages: Vec<u64> = absent.map.iter().cloned().flatten().collect();
         let pid = self.job.members[absent.member].instance.pid;
         let mut rest = pages.as_slice();
         while !rest.is_empty() && !self.job.is_cancelled() {
-            let Ok(read) = process_vm::touch(pid, rest) else {
+            self.heart.beat();
+            let batch = &rest[..rest.len().min(self.params.anon_batch_pages as usize)];
+            let Ok(read) = process_vm::touch(pid, batch) else {
                 break;
             };
-            for &page in &rest[..read] {
+            for &page in &batch[..read] {
                 note(&mut self.brought, absent.member, page..page + 1);
             }
             // A short call stopped at a page that cannot be read: go on behind it.
-            rest = rest.get(read + 1..).unwrap_or_default();
+            rest = rest
+                .get(read + usize::from(read < batch.len())..)
+                .unwrap_or_default();
+            self.pause_after(read as u64);
         }
     }
 
@@ -164,8 +203,9 @@ impl Worker<'_> {
     /// The absent pages of those of the pieces that there is headroom for; the others are removed.
     fn admitted(&mut self, pieces: &mut Vec<Piece>) -> Vec<Absent> {
         let mut all = Vec::new();
+        self.window.entries.clear();
         for index in 0..pieces.len() {
-            let pages = self.look(&pieces[index], &mut all);
+            let pages = self.look(&pieces[index..], &mut all);
             if !self.job.admit(&pieces[index], pages) {
                 pieces.truncate(index);
                 return self.absent(pieces);
@@ -177,20 +217,40 @@ impl Worker<'_> {
     /// The absent pages of these pieces.
     fn absent(&mut self, pieces: &[Piece]) -> Vec<Absent> {
         let mut all = Vec::new();
-        for piece in pieces {
-            self.look(piece, &mut all);
+        self.window.entries.clear();
+        for index in 0..pieces.len() {
+            self.look(&pieces[index..], &mut all);
         }
         all
     }
 
-    /// Adds those pages of a piece that are not mapped. Returns how many they are.
-    fn look(&mut self, piece: &Piece, all: &mut Vec<Absent>) -> u64 {
-        let member = &self.job.members[piece.member];
-        self.entries.clear();
-        self.entries
-            .resize(piece.extent.len as usize, PageEntry::default());
-        let read = member.pagemap.read(piece.extent.start, &mut self.entries);
-        self.entries.truncate(read.unwrap_or(0));
+    /// Reads the page table at the first of these pieces, with those behind it that are near.
+    fn read_window(&mut self, pieces: &[Piece]) {
+        let Some(first) = pieces.first() else { return };
+        let start = first.extent.start;
+        let is_near = |piece: &&Piece| {
+            let end = piece.extent.end();
+            piece.member == first.member && (start..=start + WINDOW_PAGES).contains(&end)
+        };
+        let last = pieces.iter().take_while(is_near).last().unwrap_or(first);
+        let entries = &mut self.window.entries;
+        entries.clear();
+        entries.resize((last.extent.end() - start) as usize, PageEntry::default());
+        let read = self.job.members[first.member].pagemap.read(start, entries);
+        entries.truncate(read.unwrap_or(0));
+        (self.window.member, self.window.first_page) = (first.member, start);
+    }
+
+    /// Adds those pages of the first of these pieces that are not mapped. Returns how many they are.
+    fn look(&mut self, pieces: &[Piece], all: &mut Vec<Absent>) -> u64 {
+        let Some(piece) = pieces.first() else {
+            return 0;
+        };
+        if self.window.of(piece).is_none() {
+            self.read_window(pieces);
+        }
+        // Short where the process has ended meanwhile.
+        let entries = self.window.of(piece).unwrap_or_default();
         if all.last().is_none_or(|last| last.member != piece.member) {
             all.push(Absent {
                 member: piece.member,
@@ -205,14 +265,12 @@ impl Worker<'_> {
         let Some(absent) = all.last_mut() else {
             return 0;
         };
-        if !self.entries.iter().any(|entry| entry.swapped()) {
+        if !entries.iter().any(|entry| entry.swapped()) {
             // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
             // MADV_WILLNEED brings in only what exists.
-            return add_runs(&mut absent.empty, piece.extent, &self.entries, |e| {
-                !e.present()
-            });
+            return add_runs(&mut absent.empty, piece.extent, entries, |e| !e.present());
         }
-        add_runs(&mut absent.holes, piece.extent, &self.entries, |e| {
+        add_runs(&mut absent.holes, piece.extent, entries, |e| {
             !e.present() && !e.swapped()
         });
         let runs = match piece.watch {
@@ -220,11 +278,11 @@ impl Worker<'_> {
             false => &mut absent.map,
         };
         let is_on_disk = |entry| self.job.swap.is_on_disk(entry);
-        add_runs(&mut absent.on_disk, piece.extent, &self.entries, is_on_disk);
+        add_runs(&mut absent.on_disk, piece.extent, entries, is_on_disk);
         let last = absent.on_disk.last().map(|run| run.end - 1);
         let is_ours = |page: &u64| piece.watch && *page >= piece.extent.start;
         absent.last_on_disk = last.filter(is_ours).or(absent.last_on_disk);
-        add_runs(runs, piece.extent, &self.entries, |e| e.swapped())
+        add_runs(runs, piece.extent, entries, |e| e.swapped())
     }
 
     /// Lets the application have its address space's lock.

@@ -269,6 +269,22 @@ impl Job {
         self.groups = groups;
     }
 
+    /// Has no more than the plan's first `pages` anonymous pages fetched.
+    pub fn keep_below(&mut self, pages: u64) {
+        self.end.fetch_min(pages, Ordering::Relaxed);
+    }
+
+    /// Anonymous pages taken up by its threads.
+    pub fn taken_pages(&self) -> u64 {
+        let left = |share: &Share| share.end.saturating_sub(share.next.load(Ordering::Relaxed));
+        let all = self.pieces.last().map_or(0, |p| p.before + p.extent.len);
+        match self.spans.get(self.spans_taken.load(Ordering::Relaxed)) {
+            Some(span) if self.swap.reads_disk => span.start,
+            _ if self.swap.reads_disk => all,
+            _ => all - self.shares.iter().flatten().map(left).sum::<u64>(),
+        }
+    }
+
     /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
     /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
     pub fn admit(&self, piece: &Piece, pages: u64) -> bool {

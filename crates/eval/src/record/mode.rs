@@ -15,6 +15,8 @@ pub enum Mode {
     Resident,
     /// Nothing was taken out, and prepage watches: what watching costs.
     ResidentObserve,
+    /// Nothing was taken out, and prepage fetches what it has learned: what help costs where none is needed.
+    ResidentFull,
     /// Anonymous pages are resident, file pages dropped (ASAP's Figure 1).
     FilesDropped,
     /// Demand paging alone.
@@ -33,10 +35,11 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Launch,
         Self::Resident,
         Self::ResidentObserve,
+        Self::ResidentFull,
         Self::FilesDropped,
         Self::Off,
         Self::Observe,
@@ -57,6 +60,7 @@ impl Mode {
             Self::Launch => "launch",
             Self::Resident => "resident",
             Self::ResidentObserve => "resident_observe",
+            Self::ResidentFull => "resident_full",
             Self::FilesDropped => "files_dropped",
             Self::Off => "off",
             Self::Observe => "observe",
@@ -74,7 +78,10 @@ impl Mode {
 
     /// Whether everything stays in memory.
     pub fn is_resident(self) -> bool {
-        matches!(self, Self::Resident | Self::ResidentObserve)
+        matches!(
+            self,
+            Self::Resident | Self::ResidentObserve | Self::ResidentFull
+        )
     }
 
     /// Whether all of it is taken out before the switch: what can be compared with [`Mode::Off`] as help.
@@ -92,7 +99,7 @@ impl Mode {
         match self {
             Self::Launch | Self::Resident | Self::FilesDropped => "off",
             Self::ResidentObserve => "observe",
-            Self::FullBy(_) => "full",
+            Self::ResidentFull | Self::FullBy(_) => "full",
             other => other.word(),
         }
     }
@@ -121,6 +128,7 @@ impl ValueEnum for Mode {
             Self::Launch => "no switch: launched, with nothing cached",
             Self::Resident => "nothing was taken out: the best there can be",
             Self::ResidentObserve => "nothing was taken out, prepage watches",
+            Self::ResidentFull => "nothing was taken out, prepage fetches",
             Self::FilesDropped => "anonymous pages are resident, file pages dropped",
             Self::Off => "demand paging alone",
             Self::Observe => "prepage watches and fetches nothing",

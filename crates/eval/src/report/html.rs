@@ -10,7 +10,9 @@ use crate::statistics::{COVERAGE, Estimate, median};
 use crate::study::Study;
 use crate::study::rows::utilization_rows;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
-use crate::study::text::{comparison_rows, cost_rows, interval, mode_rows, percent, share_rows};
+use crate::study::text::{
+    comparison_rows, cost_rows, mode_rows, percent, share_rows, where_resident,
+};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -156,7 +158,7 @@ fn app_section(study: &Study, switches: &Switches) -> String {
     ] {
         out += &table(&rows(study));
     }
-    out += &watching(study);
+    out += &costs_where_resident(study);
     out + &discarded(study, switches)
 }
 
@@ -316,14 +318,9 @@ fn words(rows: &[Vec<String>]) -> String {
     format!("<div class=\"words\">{}</div>\n", table(rows))
 }
 
-fn watching(study: &Study) -> String {
-    study.watching_ms.map_or_else(String::new, |watching| {
-        format!(
-            "<p>Observe against off, all resident: {} ms ({} pairs).</p>\n",
-            interval(Some(watching), 2),
-            watching.n
-        )
-    })
+fn costs_where_resident(study: &Study) -> String {
+    let lines = where_resident(study).into_iter();
+    lines.map(|line| format!("<p>{line}.</p>\n")).collect()
 }
 
 fn discarded(study: &Study, switches: &Switches) -> String {

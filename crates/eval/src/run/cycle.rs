@@ -54,13 +54,7 @@ fn prepare(
         Ok(state) => state,
         Err(unfit) => return Ok(Err(unfit)),
     };
-    if let Some(service) = &mut bench.service {
-        service.set_mode(slot.mode)?;
-    }
-    stay(parameters.setting);
-    if let Some(service) = &mut bench.service {
-        service.forget_switches()?;
-    }
+    enter_mode(bench, parameters.setting, slot.mode)?;
     Ok(Ok(Prepared {
         context,
         left,
@@ -101,13 +95,20 @@ pub fn change_context(
     Ok(names)
 }
 
-/// Lets the time pass for which a person stays with an application at least.
-pub fn stay(setting: Setting) {
+/// Sets prepage's mode for the switch that comes next, and lets the time pass for which a person stays with an application.
+pub fn enter_mode(bench: &mut Bench, setting: Setting, mode: Mode) -> Result<()> {
+    if let Some(service) = &mut bench.service {
+        service.set_mode(mode)?;
+    }
     match setting {
         // Nobody needs room, and what was taken out is not to come back by itself.
         Setting::Reclaimed => {}
         Setting::Pressure | Setting::Together => sleep_ms(STAY_MS),
     }
+    if let Some(service) = &mut bench.service {
+        service.forget_switches()?;
+    }
+    Ok(())
 }
 
 fn leave(bench: &mut Bench, running: &Running, seed: u64, slot: &Slot) -> Result<()> {

@@ -2,7 +2,7 @@
 //! out of memory when its turn comes is what using the others has pushed out.
 
 use super::bench::{Bench, Left, Running};
-use super::cycle::{change_context, stay};
+use super::cycle::{change_context, enter_mode};
 use super::observe::{Outcome, Prepared, observe};
 use crate::error::Result;
 use crate::reclaim;
@@ -23,13 +23,7 @@ pub fn measure(
         // One sequence ended with it, and the next begins with it.
         bench.display.activate_and_wait(bench.other.window)?;
     }
-    if let Some(service) = &mut bench.service {
-        service.set_mode(slot.mode)?;
-    }
-    stay(parameters.setting);
-    if let Some(service) = &mut bench.service {
-        service.forget_switches()?;
-    }
+    enter_mode(bench, parameters.setting, slot.mode)?;
     let prepared = Prepared {
         context,
         left: picture,

@@ -12,9 +12,7 @@ use crate::statistics::{Estimate, bootstrap, median, median_estimate};
 pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
     let page_bytes = switches.run.machine.page_bytes as f64;
     let estimate = |value: &dyn Fn(&Switch) -> f64| median_estimate(&switches.values(mode, value));
-    let own = switches.samples.iter().filter(|s| s.slot.mode == mode);
-    let left = own.filter_map(|s| s.system.get(LIMIT_LEFT));
-    let left: Vec<f64> = left.map(|bytes| bytes / f64::from(1 << 20)).collect();
+    let left_mib = |s: &Switch| Some(s.system.get(LIMIT_LEFT)? / f64::from(1 << 20));
     ModeRow {
         mode,
         samples: switches.values(mode, settled_ms).len(),
@@ -23,7 +21,7 @@ pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
         demand_faults: estimate(&demand_faults),
         app_cpu_ms: estimate(&app_cpu_ms),
         swapped_out_pages: estimate(&|s| s.state.group.swap_bytes as f64 / page_bytes),
-        limit_left_mib: median_estimate(&left),
+        limit_left_mib: median_estimate(&switches.known_values(mode, left_mib)),
         stalls: stalls(switches, mode),
     }
 }
@@ -108,11 +106,10 @@ fn share_of_gap(off: f64, mode: f64, resident: f64) -> Option<f64> {
     (off > resident).then(|| (off - mode) / (off - resident))
 }
 
-/// What watching costs where nothing has to be fetched.
-pub fn watching(switches: &Switches) -> Option<Estimate> {
-    let blocks = switches.blocks(&[Mode::Resident, Mode::ResidentObserve]);
-    let more =
-        |b: &Block<'_>| settled_ms(b[&Mode::ResidentObserve]) - settled_ms(b[&Mode::Resident]);
+/// How much longer a switch takes in this mode, where nothing has to be fetched.
+pub fn cost_where_resident(switches: &Switches, mode: Mode) -> Option<Estimate> {
+    let blocks = switches.blocks(&[Mode::Resident, mode]);
+    let more = |b: &Block<'_>| settled_ms(b[&mode]) - settled_ms(b[&Mode::Resident]);
     median_estimate(&blocks.iter().map(more).collect::<Vec<f64>>())
 }
 

@@ -60,6 +60,8 @@ pub struct Study {
     pub comparisons: Vec<Comparison>,
     /// What watching costs where nothing has to be fetched: observe against off, all resident.
     pub watching_ms: Option<Estimate>,
+    /// What help costs where nothing has to be fetched: full against off, all resident.
+    pub needless_ms: Option<Estimate>,
     /// The least time that this machine's processors allow.
     pub bound: Option<Bound>,
     /// Precision and recall.
@@ -190,7 +192,8 @@ pub fn study_switches(switches: &Switches) -> Study {
             .map(|&mode| measures::comparison(switches, mode))
             .filter(|comparison| comparison.ratio_to_off.is_some())
             .collect(),
-        watching_ms: measures::watching(switches),
+        watching_ms: measures::cost_where_resident(switches, Mode::ResidentObserve),
+        needless_ms: measures::cost_where_resident(switches, Mode::ResidentFull),
         bound: measures::bound(switches),
         shares: measures::shares(switches),
         costs: measures::costs(switches),

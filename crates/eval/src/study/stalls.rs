@@ -3,7 +3,7 @@
 use super::switches::Switches;
 use super::text::{cells, interval};
 use super::{Studies, Study};
-use crate::record::Mode;
+use crate::record::{Mode, Switch};
 use crate::statistics::{Estimate, median_estimate};
 use serde::Serialize;
 
@@ -28,9 +28,8 @@ pub const NOTE: &str = "\
 /// Of one mode.
 pub fn stalls(switches: &Switches, mode: Mode) -> Stalls {
     let of = |resource: &str| {
-        let own = switches.samples.iter().filter(|s| s.slot.mode == mode);
-        let known = own.filter_map(|s| s.stalled_us.get(resource));
-        median_estimate(&known.map(|&us| us as f64 / 1e3).collect::<Vec<f64>>())
+        let stalled_ms = |s: &Switch| Some(*s.stalled_us.get(resource)? as f64 / 1e3);
+        median_estimate(&switches.known_values(mode, stalled_ms))
     };
     Stalls {
         memory_ms: of("memory"),

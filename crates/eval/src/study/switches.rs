@@ -106,11 +106,13 @@ impl Switches {
 
     /// One number of every sample of a mode.
     pub fn values(&self, mode: Mode, value: impl Fn(&Switch) -> f64) -> Vec<f64> {
-        self.samples
-            .iter()
-            .filter(|s| s.slot.mode == mode)
-            .map(value)
-            .collect()
+        self.known_values(mode, |s| Some(value(s)))
+    }
+
+    /// Those values of the samples of a mode that are known.
+    pub fn known_values(&self, mode: Mode, value: impl Fn(&Switch) -> Option<f64>) -> Vec<f64> {
+        let own = self.samples.iter().filter(|s| s.slot.mode == mode);
+        own.filter_map(value).collect()
     }
 
     /// The blocks that hold all of these modes.

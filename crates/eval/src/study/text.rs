@@ -210,13 +210,8 @@ fn show_app(study: &Study) -> String {
             bound.gap_closed.n,
         );
     }
-    if let Some(watching) = study.watching_ms {
-        let _ = writeln!(
-            out,
-            "\n  observe against off, all resident: {} ms ({} pairs)",
-            interval(Some(watching), 2),
-            watching.n
-        );
+    for line in where_resident(study) {
+        let _ = writeln!(out, "\n  {line}");
     }
     if !study.shares.is_empty() {
         out += "\n";
@@ -439,6 +434,18 @@ pub fn cost_rows(study: &Study) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows
+}
+
+/// What watching and helping cost where nothing has to be fetched, in words.
+pub fn where_resident(study: &Study) -> Vec<String> {
+    let costs = [("observe", study.watching_ms), ("full", study.needless_ms)];
+    let line = |(mode, cost): (&str, Option<Estimate>)| {
+        let (ms, pairs) = (interval(cost, 2), cost?.n);
+        Some(format!(
+            "{mode} against off, all resident: {ms} ms ({pairs} pairs)"
+        ))
+    };
+    costs.into_iter().filter_map(line).collect()
 }
 
 #[cfg(test)]

@@ -82,6 +82,7 @@ pub fn colour(mode: Mode) -> &'static str {
         Mode::Launch => "#7d6b5d",
         Mode::Resident => "#2a9d5c",
         Mode::ResidentObserve => "#8ab17d",
+        Mode::ResidentFull => "#5b8e7d",
         Mode::FilesDropped => "#8d7fd1",
         Mode::Off => "#d1495b",
         Mode::Observe => "#9a8c98",
