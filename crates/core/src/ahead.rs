@@ -51,9 +51,31 @@ impl Ahead {
     }
 }
 
+/// How many bytes each gives of those that it holds, in all so many, or all there are: who holds most gives first, until others hold
+/// as much (max-min fairness). What is reclaimed from everybody alike, by age, comes from those in turn that were used longest ago,
+/// and what is little is needed whole.
+pub fn shares(held: &[u64], bytes: u64) -> Vec<u64> {
+    let mut most_first = held.to_vec();
+    most_first.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0;
+    let mut level = u64::MAX;
+    for (others, &most) in most_first.iter().enumerate() {
+        // Where those before this one are all brought down to what it holds.
+        if sum >= bytes + most * others as u64 {
+            break;
+        }
+        sum += most;
+        level = sum.saturating_sub(bytes).div_ceil(others as u64 + 1);
+    }
+    held.iter()
+        .map(|&held| held.saturating_sub(level))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const SECOND: Nanos = 1_000_000_000;
 
@@ -91,6 +113,35 @@ mod tests {
         ahead.begin_anew(0, &params);
         ahead.stop();
         assert!(!ahead.takes_due(Nanos::MAX, &params));
+    }
+
+    /// From whom holds most, one by one.
+    fn one_by_one(held: &[u64], bytes: u64) -> Vec<u64> {
+        let mut left = held.to_vec();
+        for _ in 0..bytes {
+            let most = left.iter_mut().max().filter(|most| **most > 0);
+            most.into_iter().for_each(|most| *most -= 1);
+        }
+        held.iter()
+            .zip(left)
+            .map(|(held, left)| held - left)
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn who_holds_most_gives_first(
+            held in prop::collection::vec(0u64..60, 0..8),
+            bytes in 0u64..400,
+        ) {
+            let (shares, naive) = (shares(&held, bytes), one_by_one(&held, bytes));
+            for (share, naive) in shares.iter().zip(&naive) {
+                // Who holds as much as others gives what is not divided by all of them, or not.
+                prop_assert!(share.abs_diff(*naive) <= 1, "{shares:?}, {naive:?}");
+            }
+            let (all, wanted) = (shares.iter().sum::<u64>(), naive.iter().sum::<u64>());
+            prop_assert!(all <= wanted && all + held.len() as u64 > wanted || wanted == 0);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::params::{FileCandidates, Mode, Params, ReclaimParams};
 use crate::plan::Plan;
 use crate::rest::Rest;
 use crate::signal::{EndCause, Source};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Nanoseconds of a monotonic clock.
@@ -119,6 +119,17 @@ pub enum Event {
     },
 }
 
+/// What a switch to an application needs memory for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Need {
+    /// The application.
+    pub app: AppId,
+    /// What would be fetched of it, if it is out.
+    pub plan: Arc<Plan>,
+    /// Pages that came in beside the plan: the most of its last few switches.
+    pub missed_pages: u64,
+}
+
 /// Something to do, in the order given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -164,8 +175,10 @@ pub enum Action {
     /// Have the kernel reclaim, where a memory limit above an application, or the machine, leaves less than what is out of its
     /// plan: see [`crate::ahead`]. A switch that begins ends it.
     Reclaim {
-        /// What is planned for those that may be switched to next; all of it is in where an application is in use.
-        plans: Vec<(AppId, Arc<Plan>)>,
+        /// What those need that may be switched to next; all of it is in where an application is in use.
+        needs: Vec<Need>,
+        /// The applications that may be in use: the one switched to last, and the one last announced by more than its faults.
+        in_use: Vec<AppId>,
         /// Which kinds of pages would be fetched.
         mode: Mode,
         /// How much, and when not.
@@ -213,6 +226,8 @@ struct Tracked {
     collecting: Option<Collecting>,
     last_begin: Option<Nanos>,
     last_end: Option<Nanos>,
+    /// Of those that something else than demand faults began.
+    last_announced_end: Option<Nanos>,
     /// Switches that the onset of demand faults began and that were none, or that reclaim undid, since one that was.
     false_onsets: u32,
     records: VecDeque<SwitchRecord>,
@@ -467,6 +482,9 @@ impl Machine {
         };
         let collect = switching.collect(app, tracked.model.known());
         tracked.last_end = Some(now);
+        if switching.source != Source::Onset {
+            tracked.last_announced_end = Some(now);
+        }
         switching.tell(&mut tracked.rest, cause, &self.params);
         tracked.collecting = Some(Collecting {
             switching,
@@ -489,13 +507,29 @@ impl Machine {
 
     fn reclaim(&self) -> Option<Action> {
         let helped = self.apps.iter().filter(|(_, app)| app.rest.left() == 0);
-        let plans = helped.map(|(id, app)| (id.clone(), Arc::clone(app.model.plan())));
-        let plans: Vec<_> = plans.filter(|(_, plan)| plan.anon_pages() > 0).collect();
-        (!plans.is_empty()).then(|| Action::Reclaim {
-            plans,
+        let needs = helped.map(|(id, app)| app.need(id));
+        let needs: Vec<_> = needs.filter(|need| need.plan.anon_pages() > 0).collect();
+        (!needs.is_empty()).then(|| Action::Reclaim {
+            needs,
+            in_use: self.in_use(),
             mode: self.mode,
             params: self.params.reclaim.clone(),
         })
+    }
+
+    /// The application that was switched to last, and the one that was so by more than demand faults, which may be those of
+    /// timers in the background.
+    fn in_use(&self) -> Vec<AppId> {
+        let last = |end: fn(&Tracked) -> Option<Nanos>| {
+            let ends = self
+                .apps
+                .iter()
+                .filter_map(|(id, app)| Some((end(app)?, id)));
+            ends.max().map(|(_, id)| id)
+        };
+        let both = [last(|app| app.last_end), last(|app| app.last_announced_end)];
+        let both: BTreeSet<&AppId> = both.into_iter().flatten().collect();
+        both.into_iter().cloned().collect()
     }
 
     fn tick(&mut self, now: Nanos) -> Vec<Action> {
@@ -560,6 +594,23 @@ impl Machine {
 }
 
 impl Tracked {
+    /// What a switch to it needs.
+    fn need(&self, app: &AppId) -> Need {
+        /// Switches whose misses are thought to come again.
+        const LAST: usize = 4;
+        let last = self
+            .records
+            .iter()
+            .rev()
+            .filter(|record| record.void.is_none());
+        let missed = last.take(LAST).map(SwitchRecord::missed_pages);
+        Need {
+            app: app.clone(),
+            plan: Arc::clone(self.model.plan()),
+            missed_pages: missed.max().unwrap_or(0),
+        }
+    }
+
     /// Whether a switch that demand faults began was none: see [`Void::Background`]. What is learned from is what a switch to
     /// the application uses, and its timers in the background use little of that.
     fn is_background(&self, record: &SwitchRecord) -> bool {

@@ -141,4 +141,10 @@ impl SwitchRecord {
         } = &self.anon;
         precision.ratio().or(holdout_precision.ratio())
     }
+
+    /// Pages of both kinds that the application demanded and the plan did not hold.
+    pub fn missed_pages(&self) -> u64 {
+        let of_files = self.file.as_ref().map_or(0, |file| file.missed);
+        self.anon.missed + of_files
+    }
 }

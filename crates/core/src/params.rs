@@ -255,7 +255,8 @@ pub struct ReclaimParams {
     /// The longest time from one look to the next, in milliseconds. After it nothing is looked after until the next switch, or
     /// until memory pressure is over.
     pub after_ms_max: u64,
-    /// How much is wanted, as a multiple of what is out of the plan: a switch demands and allocates more than is planned for it.
+    /// How much is wanted, as a multiple of what is out of the plan, since a switch allocates more; besides, what the plans of the
+    /// last switches missed.
     pub plan_multiple: f32,
     /// Largest share of a limit, or of the machine's memory, that is kept free.
     pub share_max: f32,

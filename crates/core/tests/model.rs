@@ -9,7 +9,7 @@ use prepage_core::app::{AppModel, INSTANCES_MAX, Observation, Profile};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::FileObservation;
 use prepage_core::identity::{AppId, AppKind, FileId, Instance};
-use prepage_core::machine::{Action, Event, Machine, Nanos, RECORDS_MAX};
+use prepage_core::machine::{Action, Event, Machine, Nanos, Need, RECORDS_MAX};
 use prepage_core::outcome::Void;
 use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
 use prepage_core::plan::Plan;
@@ -424,17 +424,20 @@ impl Model {
                     );
                 }
                 Action::Reclaim {
-                    plans,
+                    needs,
+                    in_use,
                     mode: wanted,
                     ..
                 } => {
                     assert!(mode.fetches() && *wanted == mode);
-                    assert!(!plans.is_empty());
-                    for (app, plan) in plans {
+                    assert!(!needs.is_empty());
+                    for Need { app, plan, .. } in needs {
                         assert!(!self.machine.is_switching(app), "somebody waits");
                         assert_eq!(plan, self.machine.app(app).expect("it is tracked").plan());
                         assert!(plan.anon_pages() > 0 && self.machine.rest_left(app) == 0);
                     }
+                    let is_tracked = |app: &AppId| self.machine.app(app).is_some();
+                    assert!(in_use.len() <= 2 && in_use.iter().all(is_tracked));
                 }
                 Action::Cool { .. } | Action::Store { .. } => {}
             }
@@ -580,7 +583,10 @@ impl Model {
         let switching = self.apps.keys().any(|app| machine.is_switching(app));
         let looks_ahead =
             machine.params().reclaim.ahead && machine.mode().fetches() && !self.apps.is_empty();
-        assert_eq!(machine.deadline().is_some(), switching || looks_ahead);
+        // Headroom is looked after ever later, and no more at last.
+        let waits = machine.deadline().is_some();
+        assert!(waits || !switching);
+        assert!(!waits || switching || looks_ahead);
         let latest_ms = match switching {
             true => machine.params().switch.cap_ms,
             false => machine.params().reclaim.after_ms_max,
@@ -954,6 +960,46 @@ fn what_an_application_does_in_the_background_teaches_nothing_and_begins_ever_le
         (Source::Onset, None),
         "it was one"
     );
+}
+
+#[test]
+fn what_was_switched_to_last_and_what_was_announced_last_may_be_in_use() {
+    let (mut model, instance) = tracked(Params::default());
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    (0..4).for_each(|_| switch(&mut model, instance, &all));
+    let (mut machine, mut now) = (model.machine, model.now);
+    machine.step(now, Event::SetMode(Mode::Full));
+    let (app, profile) = (id(1), Box::default());
+    machine.step(now, Event::Tracked { app, profile });
+    // A switch to the other one, and who is in use then.
+    let mut in_use_after = |source| {
+        now += 10_000 * NANOS_PER_MS;
+        let begun = machine.step(now, Event::Begin { app: id(1), source });
+        let Some(&Action::Observe { switch, .. }) = begun.first() else {
+            panic!("no switch: {begun:?}");
+        };
+        machine.step(now, Event::End { app: id(1) });
+        let observation = Box::default();
+        let app = id(1);
+        machine.step(
+            now,
+            Event::Observed {
+                app,
+                switch,
+                observation,
+            },
+        );
+        now = machine.deadline().expect("it is looked ahead");
+        let actions = machine.step(now, Event::Tick);
+        let in_use = actions.into_iter().find_map(|action| match action {
+            Action::Reclaim { in_use, .. } => Some(in_use),
+            _ => None,
+        });
+        in_use.expect("something is planned")
+    };
+    assert_eq!(in_use_after(Source::Onset), [id(0), id(1)]);
+    assert_eq!(in_use_after(Source::Focus), [id(1)]);
+    assert_eq!(in_use_after(Source::Onset), [id(1)]);
 }
 
 #[test]

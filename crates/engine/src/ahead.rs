@@ -1,5 +1,6 @@
 //! The thread that has memory reclaimed ahead of a switch: see [`prepage_core::ahead`].
 
+mod givers;
 mod lack;
 mod stalls;
 
@@ -7,9 +8,10 @@ pub use lack::Wanting;
 
 use crate::error::Result;
 use crate::mailbox::{Closed, Inbox, Mailbox};
+use givers::give;
 use lack::lacks;
 use prepage_core::params::{Mode, ReclaimParams};
-use prepage_kernel::cgroup::Hierarchy;
+use prepage_kernel::cgroup::{Cgroup, Hierarchy};
 use prepage_kernel::reclaim::Domain;
 use rustix::event::{PollFd, PollFlags, poll};
 use stalls::Stalls;
@@ -24,6 +26,8 @@ const PAUSES_MAX: u32 = 20;
 pub struct Task {
     /// Those that headroom is wanted for.
     pub wanting: Vec<Wanting>,
+    /// The memory control groups of the application in use, which gives nothing while others have something to give.
+    pub spared: Vec<Cgroup>,
     /// Which kinds of pages would be fetched.
     pub mode: Mode,
     /// How much, and when not.
@@ -125,9 +129,7 @@ fn look(task: &Task, machine: Option<&Domain>, shared: &Shared, goes_on: &dyn Fn
         }
         for lack in lacks {
             let mut nobody_waits = || goes_on() && !stalls.are_many();
-            // Where the kernel refuses, applications demand as they did before: the service's `doctor` says what is missing.
-            let reclaimed = lack.domain.reclaim(lack.bytes, &mut nobody_waits);
-            let bytes = reclaimed.unwrap_or(0);
+            let bytes = give(&lack, &task.spared, &mut nobody_waits);
             shared
                 .times
                 .fetch_add(u64::from(bytes > 0), Ordering::Relaxed);

@@ -16,11 +16,10 @@ use crate::observe::observer::{self, Command};
 use crate::params::{CorePolicy, EngineParams, FetchParams, ObserveParams};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
-use prepage_core::machine::{Action, Event, Nanos};
+use prepage_core::machine::{Action, Event, Nanos, Need};
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::perf::RingSwitch;
 use prepage_kernel::sched;
 use prepage_kernel::support::Support;
@@ -291,13 +290,13 @@ impl Engine {
 }
 
 /// Those that headroom is wanted for, with their processes.
-fn wanting(roster: &Roster, plans: Vec<(AppId, Arc<Plan>)>) -> Vec<Wanting> {
-    let of_app = |(app, plan): (AppId, Arc<Plan>)| Wanting {
-        plan,
-        members: roster.members(&app, None),
-        groups: roster.memory_groups(&app),
+fn wanting(roster: &Roster, needs: Vec<Need>) -> Vec<Wanting> {
+    let of_app = |need: Need| Wanting {
+        members: roster.members(&need.app, None),
+        groups: roster.memory_groups(&need.app),
+        need,
     };
-    plans.into_iter().map(of_app).collect()
+    needs.into_iter().map(of_app).collect()
 }
 
 fn open_faults(
@@ -365,11 +364,16 @@ impl Executor for Engine {
             } => self.collect(app, switch, plan, known),
             Action::Cool { instance, pages } => self.cool(&instance, pages),
             Action::Reclaim {
-                plans,
+                needs,
+                in_use,
                 mode,
                 params,
             } => self.reclaimer.look(ReclaimTask {
-                wanting: wanting(&self.roster, plans),
+                spared: in_use
+                    .iter()
+                    .flat_map(|app| self.roster.memory_groups(app))
+                    .collect(),
+                wanting: wanting(&self.roster, needs),
                 mode,
                 params,
             }),
@@ -430,7 +434,6 @@ impl Executor for Engine {
     fn swapped_share(&self, app: &AppId, pid: i32, instances: &[(Instance, Vec<u64>)]) -> f32 {
         let copy = self.roster.copy_of(app, pid);
         let (mut asked, mut swapped) = (0u32, 0u32);
-        let mut entry = [PageEntry::default()];
         for (instance, pages) in instances {
             let Some(member) = self.roster.member(app, instance) else {
                 continue;
@@ -440,8 +443,7 @@ impl Executor for Engine {
             }
             for &page in pages {
                 asked += 1;
-                let read = member.pagemap.read(page, &mut entry).unwrap_or(0);
-                swapped += u32::from(read == 1 && !entry[0].present());
+                swapped += u32::from(member.entry(page).is_some_and(|entry| !entry.present()));
             }
         }
         match asked {

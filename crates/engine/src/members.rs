@@ -5,7 +5,7 @@ use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::Event;
 use prepage_kernel::cgroup::{self, Cgroup, Controller, Hierarchy};
 use prepage_kernel::credentials::FsUser;
-use prepage_kernel::pagemap::Pagemap;
+use prepage_kernel::pagemap::{PageEntry, Pagemap};
 use prepage_kernel::process::{self, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +24,15 @@ pub struct Member {
     pub pagemap: Pagemap,
     /// Whose file-system rights it has.
     pub rights: Rights,
+}
+
+impl Member {
+    /// What its page table says of a page; `None` where it is not to be read.
+    pub fn entry(&self, page: u64) -> Option<PageEntry> {
+        let mut entry = [PageEntry::default()];
+        let read = self.pagemap.read(page, &mut entry);
+        read.is_ok_and(|read| read == 1).then_some(entry[0])
+    }
 }
 
 /// File-system rights: what file pages are read with.

@@ -1,7 +1,7 @@
 //! What a disk can deliver: the measure of how much of it a switch uses (ASAP section 6.4 takes fio's sequential reads).
 
 use crate::clock::now_ns;
-use rustix::fs::{Mode, OFlags, open};
+use crate::direct;
 use std::fs::{self, File};
 use std::io::{Read, Result, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -10,8 +10,6 @@ use std::path::Path;
 const FILE_BYTES: usize = 128 << 20;
 /// One read: so much as the kernel splits into several requests, which the device works on at once.
 const READ_BYTES: usize = 8 << 20;
-/// What direct reads are aligned to at most.
-const ALIGN_BYTES: usize = 4096;
 
 /// The most bytes a second of several passes over a file in this directory, read past the page cache. `None` where the file
 /// system does not offer that.
@@ -38,16 +36,14 @@ fn write(path: &Path) -> Result<()> {
 
 fn fastest_pass(path: &Path) -> Result<u64> {
     const PASSES: usize = 3;
-    let mut file = File::from(open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty())?);
-    let mut buffer = vec![0; READ_BYTES + ALIGN_BYTES];
-    let start = buffer.as_ptr().align_offset(ALIGN_BYTES);
-    let aligned = &mut buffer[start..start + READ_BYTES];
+    let mut file = direct::open(path)?;
+    let mut buffer = direct::Buffer::new(READ_BYTES);
     let mut fastest_ns = u64::MAX;
     for _ in 0..PASSES {
         file.seek(SeekFrom::Start(0))?;
         let start_ns = now_ns();
         for _ in 0..FILE_BYTES / READ_BYTES {
-            file.read_exact(aligned)?;
+            file.read_exact(&mut buffer)?;
         }
         fastest_ns = fastest_ns.min(now_ns() - start_ns);
     }

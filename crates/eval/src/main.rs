@@ -8,6 +8,7 @@ mod circumstances;
 mod clock;
 mod content;
 mod demo;
+mod direct;
 mod disk_speed;
 mod display;
 mod duration;

@@ -80,9 +80,6 @@ const THREADS_MAX: usize = 65_536;
 /// Threads that are resumed in one go.
 const BATCH_MAX: usize = 256;
 
-/// The signal that gets the tracing thread out of its wait. Ignored by default, so that nothing dies of it.
-const KICK: libc::c_int = libc::SIGURG;
-
 /// Between kicks: one that comes just before the wait is lost.
 const KICK_INTERVAL_US: u64 = 200;
 
@@ -116,7 +113,7 @@ impl PathTracer {
         if process::stat(pid)?.ppid == rustix::process::getpid().as_raw_nonzero().get() {
             return Err(failed("it is our child: its exit status would be lost"));
         }
-        signals::interrupts(KICK)?;
+        signals::interrupts(signals::KICK)?;
         let told = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = sync_channel(1);
         let thread = std::thread::spawn({
@@ -161,7 +158,7 @@ impl PathTracer {
     fn kick(&mut self) {
         self.told.store(true, Ordering::Relaxed);
         while let Some(thread) = self.thread.as_ref().filter(|thread| !thread.is_finished()) {
-            signals::send_to_thread(thread, KICK);
+            signals::send_to_thread(thread, signals::KICK);
             sched::sleep_us(KICK_INTERVAL_US);
         }
     }
@@ -183,7 +180,7 @@ impl Drop for PathTracer {
 
 /// Has the process stop at once, so that it stops at its system calls from there on.
 fn attach(pid: i32) -> Result<()> {
-    signals::unblock(KICK)?;
+    signals::unblock(signals::KICK)?;
     ptrace::seize(pid)?;
     ptrace::interrupt(pid)
 }

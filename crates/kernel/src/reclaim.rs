@@ -6,6 +6,7 @@ use crate::credentials::FsUser;
 use crate::error::{Error, Result};
 use crate::{sched, signals, text};
 use rustix::fs::{Mode, OFlags};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 /// Reclaimed at a time: some milliseconds.
@@ -68,14 +69,16 @@ fn node_files(directory: &Path) -> Vec<PathBuf> {
 /// Writes numbers of bytes to the files in turns.
 fn reclaim_by(files: &[PathBuf], bytes: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<u64> {
     let mut reclaimed = 0;
-    for file in files.iter().cycle() {
-        if reclaimed >= bytes || !goes_on() {
-            break;
-        }
+    let mut turns: VecDeque<&PathBuf> = files.iter().collect();
+    while reclaimed < bytes && goes_on() {
+        let Some(file) = turns.pop_front() else { break };
         match write_as_owner(file, &STEP_BYTES.to_string()) {
-            Ok(()) => reclaimed += STEP_BYTES,
-            // Less than that could be had.
-            Err(error) if error.errno() == Some(libc::EAGAIN) => break,
+            Ok(()) => {
+                reclaimed += STEP_BYTES;
+                turns.push_back(file);
+            }
+            // Less than that could be had there.
+            Err(error) if error.errno() == Some(libc::EAGAIN) => {}
             Err(error) => return Err(error),
         }
     }
@@ -91,9 +94,6 @@ fn write_as_owner(file: &Path, text: &str) -> Result<()> {
     text::write_text(file, text)
 }
 
-/// Wakes a thread that empties a cgroup.
-const STOP: libc::c_int = libc::SIGURG;
-
 /// From one look at what is used to the next, in microseconds.
 const LOOK_US: u64 = 500;
 
@@ -104,7 +104,7 @@ fn empty_in_part(group: &Cgroup, bytes: u64, goes_on: &mut dyn FnMut() -> bool) 
     if !goes_on() {
         return Ok(0);
     }
-    signals::interrupts(STOP)?;
+    signals::interrupts(signals::KICK)?;
     let file = group.directory.join("memory.force_empty");
     let thread = std::thread::spawn(move || empty(&file));
     let mut stops = false;
@@ -112,7 +112,7 @@ fn empty_in_part(group: &Cgroup, bytes: u64, goes_on: &mut dyn FnMut() -> bool) 
         stops |= group.memory_usage_bytes().is_ok_and(|used| used <= enough) || !goes_on();
         if stops {
             // Again and again: one that comes before the call has begun is lost.
-            signals::send_to_thread(&thread, STOP);
+            signals::send_to_thread(&thread, signals::KICK);
         }
         sched::sleep_us(LOOK_US);
     }
@@ -126,7 +126,7 @@ fn empty(file: &Path) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(file, flags, Mode::empty());
     let fd = opened.map_err(|error| Error::new("open", subject(), error))?;
-    signals::unblock(STOP)?;
+    signals::unblock(signals::KICK)?;
     match rustix::io::write(&fd, b"0") {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(Error::new("write", subject(), error)),

@@ -77,6 +77,9 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> Result<()> {
     }
 }
 
+/// The signal that gets a thread of ours out of a call: see [`interrupts`]. Ignored by default, so that nothing dies of it.
+pub const KICK: i32 = libc::SIGURG;
+
 /// Lets the calling thread get this signal.
 pub fn unblock(signal: i32) -> Result<()> {
     change_mask(libc::SIG_UNBLOCK, &set_of(&[signal])?)

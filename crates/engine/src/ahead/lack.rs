@@ -2,7 +2,7 @@
 
 use super::Task;
 use crate::members::Member;
-use prepage_core::plan::Plan;
+use prepage_core::machine::Need;
 use prepage_kernel::cgroup::{Cgroup, Limited, PROCS_MAX};
 use prepage_kernel::meminfo::Meminfo;
 use prepage_kernel::page::page_size;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 const SAMPLE_PAGES_MAX: u64 = 512;
 
 /// Less than this is not worth to be reclaimed.
-const LACK_BYTES_MIN: u64 = 1 << 20;
+pub const LACK_BYTES_MIN: u64 = 1 << 20;
 
 /// An application that may be switched to.
 #[derive(Debug)]
 pub struct Wanting {
-    /// What is planned for it.
-    pub plan: Arc<Plan>,
+    /// What a switch to it needs.
+    pub need: Need,
     /// Its processes.
     pub members: Vec<Arc<Member>>,
     /// The memory control groups that they are in.
@@ -105,29 +105,31 @@ pub fn lacks(task: &Task, machine: Option<&Domain>) -> Vec<Lack> {
 impl Wanting {
     /// Headroom wanted, in bytes.
     fn bytes(&self, task: &Task) -> u64 {
-        let pages_out = self.plan.pages(task.mode) as f64 * self.share_out();
+        let Need {
+            plan, missed_pages, ..
+        } = &self.need;
+        let pages_out = plan.pages(task.mode) as f64 * self.share_out();
         let pages = pages_out * f64::from(task.params.plan_multiple);
-        pages as u64 * page_size()
+        (pages as u64 + missed_pages) * page_size()
     }
 
     /// The share of its planned anonymous pages that is out, by a sample. Where they are, its file pages are taken to be as well.
     fn share_out(&self) -> f64 {
-        let step = self.plan.anon_pages().div_ceil(SAMPLE_PAGES_MAX).max(1) as usize;
+        let step = self
+            .need
+            .plan
+            .anon_pages()
+            .div_ceil(SAMPLE_PAGES_MAX)
+            .max(1) as usize;
         let (mut looked_at, mut out) = (0u64, 0u64);
-        for (instance, targets) in &self.plan.anon {
+        for (instance, targets) in &self.need.plan.anon {
             let of_it = |member: &&Arc<Member>| member.instance == *instance;
             let Some(member) = self.members.iter().find(of_it) else {
                 continue;
             };
-            let pages = targets.reads().flat_map(|read| {
-                let extent = read.extent();
-                extent.start..extent.end()
-            });
-            let mut entry = [PageEntry::default()];
-            for page in pages.step_by(step) {
+            for page in targets.iter_pages().step_by(step) {
                 looked_at += 1;
-                let read = member.pagemap.read(page, &mut entry).unwrap_or(0);
-                out += u64::from(read == 1 && entry[0].swapped());
+                out += u64::from(member.entry(page).is_some_and(PageEntry::swapped));
             }
         }
         out as f64 / looked_at.max(1) as f64

@@ -1,10 +1,11 @@
 //! Headroom ahead of a switch: what lacks is reclaimed, from whom it may be, and not while somebody waits.
 
 use crate::rig::{Rig, params, settle};
-use prepage_core::machine::Action;
+use prepage_core::identity::AppId;
+use prepage_core::machine::{Action, Need};
 use prepage_core::params::{Mode, ReclaimParams};
 use prepage_core::plan::Plan;
-use prepage_engine::{EngineParams, Executor};
+use prepage_engine::{EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
 use prepage_kernel::sched;
@@ -19,44 +20,59 @@ const PAGES: u64 = 4096;
 /// Another application's.
 const OTHERS_PAGES: u64 = PAGES * 3;
 
+/// A small application's.
+const SMALL_PAGES: u64 = PAGES / 4;
+
 /// Long enough for something to have been reclaimed.
 const WHILE_US: u64 = 500_000;
 
-/// An application that is out, and another one, which fills the limit of both.
+/// An application that is out, another one, which fills the limit of both, and a small one below that limit too.
 struct Scene {
     rig: Rig,
     plan: Plan,
     child: Child,
     other: Child,
     others: Range<u64>,
+    small: Child,
     /// Removed before the one above them.
-    _groups: [Group; 2],
+    _groups: [Group; 3],
     above: Group,
     _machine: Machine,
 }
 
-/// What is out is wanted, and no more.
-fn reclaim_params(share_max: f32) -> ReclaimParams {
-    ReclaimParams {
+/// Has headroom looked after for what is out of a plan, and for no more, while this other application is in use.
+fn look(rig: &mut Rig, plan: &Plan, share_max: f32, in_use: Vec<AppId>) {
+    let params = ReclaimParams {
         plan_multiple: 1.0,
         share_max,
         // Others on this machine may wait.
         stall_percent_max: 100,
         ..ReclaimParams::default()
-    }
+    };
+    let need = Need {
+        app: rig.app.clone(),
+        plan: Arc::new(plan.clone()),
+        missed_pages: 0,
+    };
+    let reclaim = Action::Reclaim {
+        needs: vec![need],
+        in_use,
+        mode: Mode::Full,
+        params,
+    };
+    rig.engine.perform(monotonic_ns(), reclaim);
 }
 
 impl Scene {
     fn new() -> Scene {
         let machine = Machine::with_swap();
         let above = Group::create(&v1("memory"));
-        let (ours, theirs) = (Group::below(&above.0), Group::below(&above.0));
-        let mut child = Child::spawn(PAGES);
-        ours.0.add(child.pid()).expect("move the child");
-        child.exec();
+        let [ours, theirs, smalls] = [(); 3].map(|()| Group::below(&above.0));
+        let mut child = Child::spawn_in(&ours.0, PAGES);
         let mut other = Child::spawn(1);
         theirs.0.add(other.pid()).expect("move the other");
         let others = other.map("private", OTHERS_PAGES);
+        let small = Child::spawn_in(&smalls.0, SMALL_PAGES);
         let rig = Rig::new(&child, &EngineParams::default(), params());
         let plan = rig.plan_of(&child, [child.pages.clone()]);
         child.swap_out();
@@ -67,19 +83,21 @@ impl Scene {
             child,
             other,
             others,
-            _groups: [ours, theirs],
+            small,
+            _groups: [ours, theirs, smalls],
             above,
             _machine: machine,
         }
     }
 
     fn look(&mut self, share_max: f32) {
-        let reclaim = Action::Reclaim {
-            plans: vec![(self.rig.app.clone(), Arc::new(self.plan.clone()))],
-            mode: Mode::Full,
-            params: reclaim_params(share_max),
-        };
-        self.rig.engine.perform(monotonic_ns(), reclaim);
+        look(&mut self.rig, &self.plan, share_max, Vec::new());
+    }
+
+    /// Pages of the small application that are out.
+    fn small_out(&self) -> usize {
+        let entries = self.small.entries();
+        entries.iter().filter(|entry| entry.swapped()).count()
     }
 
     fn left_pages(&self) -> u64 {
@@ -96,6 +114,7 @@ impl Scene {
         self.above.write("memory.limit_in_bytes", -1);
         self.child.tell_pages("verify", 0..PAGES);
         self.other.tell_at("verify", self.others.clone());
+        self.small.tell_pages("verify", 0..SMALL_PAGES);
     }
 }
 
@@ -109,6 +128,7 @@ fn what_is_out_of_a_plan_is_made_room_for() {
     assert!(scene.reclaimed_pages() < PAGES * 2, "no more than lacks");
     assert_eq!(scene.rig.engine.reclaimed().times, 1);
     assert!(scene.child.entries().iter().all(|entry| entry.swapped()));
+    assert_eq!(scene.small_out(), 0, "who holds most gives");
 
     // All of it comes in then, and none of the other's goes for it.
     let present = |scene: &Scene| {
@@ -123,6 +143,24 @@ fn what_is_out_of_a_plan_is_made_room_for() {
     let fetched = scene.child.entries().iter().filter(|e| e.present()).count();
     assert!(fetched as u64 >= PAGES * 3 / 4, "{fetched}");
     assert!(before - present(&scene) < PAGES as usize / 8);
+    scene.end();
+}
+
+#[test]
+fn the_application_in_use_gives_what_others_cannot() {
+    let mut scene = Scene::new();
+    let other = AppId {
+        name: "other".into(),
+        ..scene.rig.app.clone()
+    };
+    let members = Members::Tree(scene.other.pid());
+    scene.rig.engine.follow(&other, &[members]);
+    let plan = scene.plan.clone();
+    look(&mut scene.rig, &plan, 1.0, vec![other.clone()]);
+    eventually("there is headroom", || scene.left_pages() >= PAGES);
+    let small_out = scene.small_out() as u64;
+    assert!(small_out > SMALL_PAGES / 2, "{small_out}");
+    scene.rig.engine.unfollow(&other);
     scene.end();
 }
 
@@ -171,20 +209,13 @@ fn a_switch_that_begins_ends_it() {
 fn nothing_is_reclaimed_under_a_limit_of_the_application_alone() {
     let _machine = Machine::with_swap();
     let group = Group::create(&v1("memory"));
-    let mut child = Child::spawn(PAGES);
-    group.0.add(child.pid()).expect("move the child");
-    child.exec();
+    let mut child = Child::spawn_in(&group.0, PAGES);
     child.map("private", OTHERS_PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let plan = rig.plan_of(&child, [child.pages.clone()]);
     child.swap_out();
     group.write("memory.limit_in_bytes", group.usage_bytes());
-    let reclaim = Action::Reclaim {
-        plans: vec![(rig.app.clone(), Arc::new(plan))],
-        mode: Mode::Full,
-        params: reclaim_params(1.0),
-    };
-    rig.engine.perform(monotonic_ns(), reclaim);
+    look(&mut rig, &plan, 1.0, Vec::new());
     sched::sleep_us(WHILE_US);
     assert_eq!(rig.engine.reclaimed().bytes, 0);
     group.write("memory.limit_in_bytes", -1);

@@ -14,20 +14,12 @@ const PAGES: u64 = 4096;
 /// Charges are kept back in batches for each CPU, and page tables are charged too.
 const SLACK_PAGES: u64 = PAGES / 8;
 
-fn child_in(group: &Group) -> Child {
-    let mut child = Child::spawn(PAGES);
-    group.0.add(child.pid()).expect("move the child");
-    // Pages are charged when they come to be: so only those of the new program.
-    child.exec();
-    child
-}
-
 #[test]
 fn anonymous_pages_are_charged_to_the_application_and_file_pages_to_us() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
     let memory = v1("memory");
     let (theirs, ours) = (Group::create(&memory), Group::create(&memory));
-    let mut child = child_in(&theirs);
+    let mut child = Child::spawn_in(&theirs.0, PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let _moved = Moved::to(&ours, Controller::Memory);
     let charged = || [&theirs, &ours].map(|group| group.usage_bytes() / page_size());
@@ -62,7 +54,7 @@ const CHARGE_BATCH_PAGES: u64 = 64;
 
 fn is_kept_within_its_limit(engine: &EngineParams, headroom: u64) {
     let group = Group::create(&v1("memory"));
-    let mut child = child_in(&group);
+    let mut child = Child::spawn_in(&group.0, PAGES);
     let mut rig = Rig::new(&child, engine, params());
     child.swap_out();
     group.write(
@@ -134,7 +126,7 @@ fn without_headroom_nothing_is_fetched() {
     let group = Group::create(&v1("memory"));
     // Else what is inactive of the child itself could make room.
     group.write("memory.swappiness", 0);
-    let mut child = child_in(&group);
+    let mut child = Child::spawn_in(&group.0, PAGES);
     assert_eq!(fetched_at_the_limit(None, &group, &mut child), 0);
     assert!(child.entries().iter().all(|entry| entry.swapped()));
     group.write("memory.limit_in_bytes", -1);
@@ -155,7 +147,7 @@ fn where_others_fill_the_limit_what_they_do_not_use_makes_room() {
         let mut other = Child::spawn(1);
         others.0.add(other.pid()).expect("move the other");
         let pages = other.map("private", OTHERS_PAGES);
-        let mut child = child_in(&ours);
+        let mut child = Child::spawn_in(&ours.0, PAGES);
         let fetched = fetched_at_the_limit(Some(&others), &above, &mut child);
         if swappiness > 0 {
             assert!(fetched >= PAGES * 9 / 10, "{fetched} pages fetched");

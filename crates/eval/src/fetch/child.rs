@@ -1,5 +1,6 @@
 //! The application of the fetch benchmark: this program, run again, with a region of memory that it touches when told.
 
+use crate::direct;
 use crate::display::session::command_in;
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
@@ -329,18 +330,13 @@ fn quantile(values: &[f64], q: f64) -> f64 {
 /// Reads a file past the page cache, a megabyte at a time: what the device gives. In microseconds.
 pub fn read_raw(path: &std::path::Path) -> Result<f64> {
     const CALL_BYTES: usize = 1 << 20;
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
-    let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty());
-    let file = std::fs::File::from(fd.context("open", path.display())?);
-    let mut buffer = vec![0u8; 2 * CALL_BYTES];
-    // O_DIRECT wants an aligned buffer.
-    let skip = buffer.as_ptr().align_offset(4096);
-    let buffer = &mut buffer[skip..skip + CALL_BYTES];
+    let file = direct::open(path).context("open", path.display())?;
+    let mut buffer = direct::Buffer::new(CALL_BYTES);
     let start = Instant::now();
     let mut offset = 0;
     loop {
         let read = file
-            .read_at(buffer, offset)
+            .read_at(&mut buffer, offset)
             .context("read", path.display())?;
         if read == 0 {
             return Ok(start.elapsed().as_secs_f64() * 1e6);

@@ -1,6 +1,7 @@
 //! What lies below the kernel's swap-in: pages read from their places in a swap area, as any block device is read. Of zram that
 //! is its decompressor, and what its driver does around it; of a disk, the device.
 
+use crate::direct;
 use crate::error::{Context, Error, Result};
 use prepage_kernel::page::page_size;
 use std::fs::File;
@@ -17,9 +18,7 @@ const RUN_PAGES_MAX: usize = 16;
 pub fn read_slots(area: &Path, slots: &[u64], at_once: usize) -> Result<f64> {
     let runs = runs(slots);
     let next = AtomicUsize::new(0);
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
-    let opened = rustix::fs::open(area, flags, rustix::fs::Mode::empty());
-    let file = File::from(opened.context("open", area.display())?);
+    let file = direct::open(area).context("open", area.display())?;
     let work = || read_some(&file, &runs, &next).context("read", area.display());
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -48,10 +47,7 @@ fn runs(slots: &[u64]) -> Vec<(u64, usize)> {
 /// Reads runs until none is left.
 fn read_some(file: &File, runs: &[(u64, usize)], next: &AtomicUsize) -> std::io::Result<()> {
     let page = page_size() as usize;
-    // O_DIRECT wants an aligned buffer.
-    let mut buffer = vec![0u8; (RUN_PAGES_MAX + 1) * page];
-    let skip = buffer.as_ptr().align_offset(page);
-    let buffer = &mut buffer[skip..];
+    let mut buffer = direct::Buffer::new(RUN_PAGES_MAX * page);
     while let Some(&(first, len)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
         file.read_exact_at(&mut buffer[..len * page], first * page as u64)?;
     }

@@ -54,15 +54,21 @@ impl Cgroup {
     /// The cgroups whose limits hold for this one, itself among them, nearest first: memory.limit_in_bytes of v1, memory.max and
     /// memory.high of v2.
     pub fn limits(&self) -> Result<Vec<Limited>> {
-        let mut limits = Vec::new();
+        let limits = self.upwards(Self::limit_here)?;
+        Ok(limits.into_iter().flatten().collect())
+    }
+
+    /// What `of` says of this cgroup and of those above it, nearest first.
+    fn upwards<T>(&self, of: impl Fn(&Cgroup) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = Vec::new();
         for directory in self.directory.ancestors() {
-            match self.at(directory).limit_here() {
+            match of(&self.at(directory)) {
                 // The root of version 2, or what lies above the hierarchy.
                 Err(error) if error.is_not_found() => break,
-                limit => limits.extend(limit?),
+                found => all.push(found?),
             }
         }
-        Ok(limits)
+        Ok(all)
     }
 
     fn limit_here(&self) -> Result<Option<Limited>> {
@@ -106,18 +112,8 @@ impl Cgroup {
 
     /// The same, there being so much free swap on the machine.
     fn headroom_with(&self, free_swap: u64) -> Result<Option<Headroom>> {
-        let mut headroom: Option<Headroom> = None;
-        let mut level = self.clone();
-        loop {
-            match level.headroom_here(free_swap) {
-                // The root of version 2, or what lies above the hierarchy.
-                Err(error) if error.is_not_found() => return Ok(headroom),
-                here => headroom = headroom.into_iter().chain(here?).reduce(Headroom::and),
-            }
-            if !level.directory.pop() {
-                return Ok(headroom);
-            }
-        }
+        let levels = self.upwards(|level| level.headroom_here(free_swap))?;
+        Ok(levels.into_iter().flatten().reduce(Headroom::and))
     }
 
     /// The same, under the limits of this one alone.
@@ -234,12 +230,48 @@ impl Cgroup {
             if looked_at == GROUPS_MAX {
                 return None;
             }
-            let below = directories_in(&group.directory).take(GROUPS_MAX);
-            let below: Vec<_> = below.map(|directory| self.at(&directory)).collect();
+            let below: Vec<_> = group.children().take(GROUPS_MAX).collect();
             groups.extend(below);
             looked_at += 1;
         }
         Some(groups)
+    }
+
+    /// Those right below it.
+    fn children(&self) -> impl Iterator<Item = Cgroup> {
+        directories_in(&self.directory).map(|directory| self.at(&directory))
+    }
+
+    /// The cgroups below this one that have none below them, with the bytes that reclaim can take from each: file pages,
+    /// and anonymous ones where they may be swapped. Those that memory.min or memory.low (v2) protect give nothing. `None` where
+    /// there are more than some dozens of cgroups.
+    pub fn reclaimable_leaves(&self) -> Option<Vec<(Cgroup, u64)>> {
+        let leaves = self.subtree()?.into_iter();
+        let leaves = leaves.filter(|group| group != self && group.children().next().is_none());
+        Some(
+            leaves
+                .map(|leaf| {
+                    let bytes = leaf.on_lists_bytes();
+                    (leaf, bytes)
+                })
+                .collect(),
+        )
+    }
+
+    /// What its own LRU lists hold that reclaim can take, in bytes.
+    fn on_lists_bytes(&self) -> u64 {
+        if self.is_protected("memory.min") || self.is_protected("memory.low") {
+            return 0;
+        }
+        let stat = self.memory_stat().unwrap_or_default();
+        let sum = |keys: [&str; 2]| keys.iter().filter_map(|key| stat.get(*key)).sum::<u64>();
+        let anon = sum(["inactive_anon", "active_anon"]);
+        let anon = match self.version {
+            Version::V1 if self.never_swaps() => 0,
+            Version::V1 => anon,
+            Version::V2 => anon.min(self.swap_left(anon)),
+        };
+        anon + sum(["inactive_file", "active_file"])
     }
 
     /// What the rules of those below this cgroup (version 2) keep from reclaim.
@@ -247,7 +279,7 @@ impl Cgroup {
         let mut kept = Kept::default();
         // memory.min does not protect the limited group from its own limit, only those below.
         for group in groups.iter().filter(|group| *group != self) {
-            let is_protected = group.is_protected();
+            let is_protected = group.is_protected("memory.min");
             let swap_left = match is_protected {
                 true => Some(0),
                 false => group.swap_left_bytes(),
@@ -262,9 +294,10 @@ impl Cgroup {
         kept
     }
 
-    fn is_protected(&self) -> bool {
-        let min = text::read_number(self.directory.join("memory.min"));
-        min.map_or_else(|error| !error.is_not_found(), |bytes: u64| bytes > 0)
+    /// Whether a file of v2 protects some of it from reclaim.
+    fn is_protected(&self, file: &str) -> bool {
+        let bytes = text::read_number(self.directory.join(file));
+        bytes.map_or_else(|error| !error.is_not_found(), |bytes: u64| bytes > 0)
     }
 
     fn never_swaps(&self) -> bool {
@@ -417,6 +450,42 @@ mod tests {
         tree.write("memory.memsw.limit_in_bytes", "1200");
         tree.write("memory.memsw.usage_in_bytes", "1190");
         assert_eq!(headroom(u64::MAX), Some(50 + 10));
+    }
+
+    #[test]
+    fn leaves_hold_what_reclaim_can_take() {
+        let lists = "inactive_anon 100\nactive_anon 20\ninactive_file 3\nactive_file 4\n";
+        let tree = Tree::new(
+            "leaves",
+            &[
+                ("memory.max", "1000"),
+                ("free/memory.stat", lists),
+                ("inner/memory.stat", lists),
+                ("inner/capped/memory.stat", lists),
+                ("inner/capped/memory.swap.max", "50"),
+                ("inner/capped/memory.swap.current", "10"),
+                ("low/memory.stat", lists),
+                ("low/memory.low", "1"),
+                ("never/memory.stat", lists),
+                ("never/memory.swappiness", "0"),
+            ],
+        );
+        let leaves = |version| {
+            let directory = tree.0.clone();
+            let group = Cgroup { version, directory };
+            let leaves = group.reclaimable_leaves().expect("few groups").into_iter();
+            let name = |group: &Cgroup| group.directory.file_name().expect("a name").to_owned();
+            let mut named: Vec<_> = leaves.map(|(group, bytes)| (name(&group), bytes)).collect();
+            named.sort();
+            named
+        };
+        let of = |all: [u64; 4]| {
+            let names = ["capped", "free", "low", "never"].map(std::ffi::OsString::from);
+            names.into_iter().zip(all).collect::<Vec<_>>()
+        };
+        assert_eq!(leaves(Version::V2), of([47, 127, 0, 127]));
+        tree.write("low/memory.low", "0");
+        assert_eq!(leaves(Version::V1), of([127, 127, 127, 7]));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod userfault;
 
 pub use role::play_role;
 
+use crate::cgroup::Cgroup;
 use crate::pagemap::PageEntry;
 use crate::process_madvise::{self, Advice};
 use crate::{Process, sched};
@@ -28,6 +29,14 @@ pub struct Child {
 impl Child {
     pub fn spawn(pages: u64) -> Child {
         Child::spawn_through(&[], pages)
+    }
+
+    /// In this memory cgroup. Pages are charged when they come to be: so only those of the new program are, all of them.
+    pub fn spawn_in(group: &Cgroup, pages: u64) -> Child {
+        let mut child = Child::spawn(pages);
+        group.add(child.pid()).expect("move the child");
+        child.exec();
+        child
     }
 
     /// Runs it through a program that calls exec with its further arguments, as unshare(1) does.

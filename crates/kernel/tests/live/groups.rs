@@ -243,10 +243,7 @@ fn limits_are_those_of_the_group_and_of_those_above() {
 fn memory_of_a_cgroup_is_counted_and_reclaimed_v1() {
     let _machine = Machine::with_swap();
     let group = Group::create(&v1("memory"));
-    let mut child = Child::spawn(16);
-    group.0.add(child.pid()).expect("move the child");
-    // Pages are charged when they come to be: so only those of the new program.
-    child.exec();
+    let child = Child::spawn_in(&group.0, 16);
     let before = group.0.memory_usage_bytes().expect("usage");
     assert!(before > 16 * prepage_kernel::page::page_size(), "{before}");
     assert!(
