@@ -14,6 +14,7 @@ use crate::observe::faults::FaultLog;
 use crate::observe::files::FileTrace;
 use crate::observe::observer::{self, Command};
 use crate::params::{CorePolicy, EngineParams, FetchParams, ObserveParams};
+use crate::restore::{Restored, Restores, Task as RestoreTask};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos, Need};
@@ -37,6 +38,7 @@ pub struct Engine {
     pool: Pool,
     observer: Mailbox<Command, Event>,
     reclaimer: Reclaimer,
+    restores: Restores,
     /// Threads that hung in an observation.
     observers_given_up: Arc<AtomicUsize>,
     /// Threads of earlier pools that hung.
@@ -89,6 +91,7 @@ impl Engine {
             pool: Pool::start(&params.fetch, &cores)?,
             observer: observer::start(trace, &params.observe, given_up)?,
             reclaimer: Reclaimer::start(roster.hierarchies().to_vec())?,
+            restores: Restores::default(),
             observers_given_up,
             earlier_given_up: 0,
             params: params.clone(),
@@ -174,6 +177,31 @@ impl Engine {
     /// What was reclaimed ahead of switches so far.
     pub fn reclaimed(&self) -> Reclaimed {
         self.reclaimer.reclaimed()
+    }
+
+    /// Begins to bring back all of an application that is swapped out, and the file pages of this plan. Returns the number to ask
+    /// [`Engine::restored`] by.
+    ///
+    /// # Errors
+    /// Where no thread can be created, or too many are under way.
+    pub fn restore(&mut self, app: &AppId, plan: &Arc<Plan>, mode: Mode) -> Result<u64> {
+        let found = self.roster.refresh(app);
+        self.events.extend(found);
+        let task = RestoreTask {
+            app: app.clone(),
+            members: self.roster.members(app, None),
+            groups: self.roster.memory_groups(app),
+            plan: Arc::clone(plan),
+            mode,
+        };
+        let fetch = &self.params.fetch;
+        self.restores
+            .begin(task, fetch, cores(&self.capacities, fetch))
+    }
+
+    /// How far that has come; `None` where there was none of this number, or it is long over.
+    pub fn restored(&self, number: u64) -> Option<Restored> {
+        self.restores.restored(number)
     }
 
     fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {

@@ -42,6 +42,11 @@ pub enum Error {
         /// The kernel's error.
         source: std::io::Error,
     },
+    /// As many applications as may be are being brought back.
+    ManyRestores {
+        /// How many.
+        under_way: usize,
+    },
 }
 
 /// Result of this crate.
@@ -67,6 +72,12 @@ impl std::fmt::Display for Error {
                 write!(f, "profile {origin}: {reason}")
             }
             Self::Thread { name, source } => write!(f, "creating thread {name}: {source}"),
+            Self::ManyRestores { under_way } => {
+                write!(
+                    f,
+                    "{under_way} applications are being brought back: try again when one is"
+                )
+            }
         }
     }
 }
@@ -76,7 +87,10 @@ impl std::error::Error for Error {
         match self {
             Self::Kernel(error) => Some(error),
             Self::Store { source, .. } | Self::Thread { source, .. } => Some(source),
-            Self::StoreLocked { .. } | Self::Profile { .. } | Self::NewerProfile { .. } => None,
+            Self::StoreLocked { .. }
+            | Self::Profile { .. }
+            | Self::NewerProfile { .. }
+            | Self::ManyRestores { .. } => None,
         }
     }
 }

@@ -14,6 +14,7 @@ mod mailbox;
 mod members;
 pub mod observe;
 mod params;
+mod restore;
 mod roots;
 pub mod store;
 
@@ -25,3 +26,4 @@ pub use launch::{
 };
 pub use members::Rights;
 pub use params::{CorePolicy, EngineParams, FetchParams, FileOrder, ObserveParams, ThreadPolicy};
+pub use restore::Restored;

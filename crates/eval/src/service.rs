@@ -208,6 +208,13 @@ impl Service {
         })
     }
 
+    /// `prepage restore`: has all of the application brought back. Returns how long the command took, in microseconds.
+    pub fn restore(&self, app: &Group) -> Result<u64> {
+        let began = now_ns();
+        self.call(&["restore", "--cgroup", &app.memory.to_string_lossy()])?;
+        Ok((now_ns() - began) / 1_000)
+    }
+
     fn connect(&self) -> Result<BufReader<UnixStream>> {
         let connection = UnixStream::connect(&self.socket).context("connect to", "prepaged")?;
         Ok(BufReader::new(connection))

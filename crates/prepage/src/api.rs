@@ -216,6 +216,10 @@ pub enum Call {
     SwitchBegin(BeginParameters),
     /// `SwitchEnd`
     SwitchEnd(Target),
+    /// `Restore`
+    Restore(Target),
+    /// `RestoreReport`
+    RestoreReport(RestoreParameters),
     /// `LaunchBegin`
     LaunchBegin(LaunchBeginParameters),
     /// `LaunchEnd`
@@ -267,6 +271,8 @@ impl Call {
             (INTERFACE, "Untrack") => read(parameters).map(Self::Untrack),
             (INTERFACE, "SwitchBegin") => BeginParameters::read(parameters).map(Self::SwitchBegin),
             (INTERFACE, "SwitchEnd") => read(parameters).map(Self::SwitchEnd),
+            (INTERFACE, "Restore") => read(parameters).map(Self::Restore),
+            (INTERFACE, "RestoreReport") => read(parameters).map(Self::RestoreReport),
             (INTERFACE, "LaunchBegin") => read(parameters).map(Self::LaunchBegin),
             (INTERFACE, "LaunchEnd") => read(parameters).map(Self::LaunchEnd),
             (INTERFACE, "LaunchPaths") => read(parameters).map(Self::LaunchPaths),
@@ -336,6 +342,36 @@ pub struct EndReply {
     pub app: String,
     /// Whether a switch was under way.
     pub ended: bool,
+}
+
+/// Reply to `Restore`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreReply {
+    /// The application's id.
+    pub app: String,
+    /// The number to ask `RestoreReport` by.
+    pub restore: u64,
+}
+
+/// Parameters of `RestoreReport`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreParameters {
+    /// As `Restore` gave it.
+    pub restore: u64,
+}
+
+/// Reply to `RestoreReport`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreReportReply {
+    /// The application's id.
+    pub app: String,
+    /// Anonymous pages that were swapped out at the beginning; 0 while these are looked for.
+    pub out_pages: u64,
+    /// Of these, pages brought back so far.
+    pub back_pages: u64,
+    /// How long it took, in microseconds; none while it is under way.
+    pub took_us: Option<u64>,
 }
 
 /// Reply to `LaunchBegin`.

@@ -14,9 +14,11 @@ use prepage_core::app::Observation;
 use prepage_core::extent::ExtentSet;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
+use prepage_core::params::Mode;
+use prepage_core::plan::Plan;
 use prepage_engine::ahead::Reclaimed;
 use prepage_engine::store::Store;
-use prepage_engine::{EngineParams, Executor, FaultBurst, Members};
+use prepage_engine::{EngineParams, Executor, FaultBurst, Members, Restored};
 use prepage_kernel::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -167,6 +169,19 @@ impl WakingExecutor for Scripted {
 
     fn reclaimed(&self) -> Reclaimed {
         Reclaimed::default()
+    }
+
+    fn restore(
+        &mut self,
+        _app: &AppId,
+        _plan: &Arc<Plan>,
+        _mode: Mode,
+    ) -> prepage_engine::Result<u64> {
+        unreachable!("no test asks for it")
+    }
+
+    fn restored(&self, _number: u64) -> Option<Restored> {
+        None
     }
 
     fn wake_fd(&self) -> BorrowedFd<'_> {

@@ -63,9 +63,7 @@ fn what_the_next_switch_needs_is_reclaimed_ahead_where_a_limit_is_reached() {
     );
     let above = Group::create(&v1("memory"));
     let (ours, theirs) = (Group::below(&above.0), Group::below(&above.0));
-    let mut child = Child::spawn(PAGES);
-    ours.0.add(child.pid()).expect("move the child");
-    child.exec();
+    let mut child = Child::spawn_in(&ours.0, PAGES);
     let mut other = Child::spawn(1);
     theirs.0.add(other.pid()).expect("move the other");
     let others = other.map("private", OTHERS_PAGES);
@@ -98,6 +96,36 @@ fn what_the_next_switch_needs_is_reclaimed_ahead_where_a_limit_is_reached() {
     above.write("memory.limit_in_bytes", -1);
     child.tell_pages("verify", 0..PAGES);
     other.tell_at("verify", others);
+}
+
+#[test]
+fn an_application_is_brought_back_by_command_ahead_of_need() {
+    let _machine = Machine::with_swap();
+    let service = Service::start("");
+    let mut child = Child::spawn(PAGES);
+    let pid = child.pid().to_string();
+    let (status, refusal) = service.refused(&["restore", "--pid", &pid]);
+    assert!(status == 1 && refusal.contains("track"), "{refusal}");
+    service.call(&["track", "--pid", &pid, "--name", "patient"]);
+    child.swap_out();
+    let said = service.call(&["restore", "--name", "patient"]);
+    // It is waited for.
+    assert_eq!(present(&child), PAGES as usize);
+    assert!(
+        said.contains("brought back") && said.contains("patient"),
+        "{said}"
+    );
+    child.tell_pages("verify", 0..PAGES);
+    let again = service.json(&["restore", "--name", "patient"]);
+    assert!(again["out_pages"].as_u64() < Some(PAGES / 8), "{again}");
+    assert!(again["took_us"].is_u64());
+
+    service.call(&["mode", "off"]);
+    let (status, refusal) = service.refused(&["restore", "--pid", &pid]);
+    assert!(
+        status == 1 && refusal.contains("prepage mode full"),
+        "{refusal}"
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod launch_record;
 mod launch_rig;
 mod mappings;
 mod mid_fetch;
+mod restore;
 mod rig;
 mod roots;
 mod store;

@@ -40,13 +40,14 @@ pub struct IdleOptions {
 }
 
 /// The modes of a run if none are named: all, in their order.
-pub const MODES: [IdleMode; 6] = [
+pub const MODES: [IdleMode; 7] = [
     IdleMode::Resident,
     IdleMode::Off,
     IdleMode::OffThaw,
     IdleMode::FullOnset,
     IdleMode::FullThaw,
     IdleMode::FullBegin,
+    IdleMode::FullRestore,
 ];
 
 impl Parameters {

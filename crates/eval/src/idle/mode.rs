@@ -31,6 +31,8 @@ pub enum IdleMode {
     FullThaw,
     /// prepage fetches when it is told so, just before the first request.
     FullBegin,
+    /// `prepage restore` brings all of it back before the first request is made, and is waited for.
+    FullRestore,
 }
 
 impl IdleMode {
@@ -43,6 +45,7 @@ impl IdleMode {
             Self::FullOnset => "full_onset",
             Self::FullThaw => "full_thaw",
             Self::FullBegin => "full_begin",
+            Self::FullRestore => "full_restore",
         }
     }
 
@@ -58,7 +61,10 @@ impl IdleMode {
 
     /// Whether prepage fetches.
     pub fn is_helped(self) -> bool {
-        matches!(self, Self::FullOnset | Self::FullThaw | Self::FullBegin)
+        matches!(
+            self,
+            Self::FullOnset | Self::FullThaw | Self::FullBegin | Self::FullRestore
+        )
     }
 
     /// The mode that it is held against: the one without help that differs in nothing else. Resident over off is the
@@ -66,7 +72,9 @@ impl IdleMode {
     pub fn control(self) -> Option<Self> {
         match self {
             Self::FullThaw => Some(Self::OffThaw),
-            Self::Resident | Self::FullOnset | Self::FullBegin => Some(Self::Off),
+            Self::Resident | Self::FullOnset | Self::FullBegin | Self::FullRestore => {
+                Some(Self::Off)
+            }
             Self::Off | Self::OffThaw => None,
         }
     }

@@ -115,6 +115,9 @@ pub struct Wakeup {
     pub t0_monotonic_ns: u64,
     /// When the thaw or the call was done.
     pub t_announced_ns: u64,
+    /// How long `prepage restore` took before t0, of a mode that calls it.
+    #[serde(default)]
+    pub restore_us: Option<u64>,
     /// The first request's latency: from when it was due, at t0, until its response was there.
     pub first_us: u32,
     /// The latencies of all requests, by the second since t0 in which they were due.
@@ -223,6 +226,7 @@ pub(crate) mod tests {
             },
             t0_monotonic_ns: 1,
             t_announced_ns: 0,
+            restore_us: None,
             first_us: us(first_ms),
             latencies_by_second: vec![Histogram::of(&latencies_us), Histogram::of(&[100; 100])],
             state: State::default(),

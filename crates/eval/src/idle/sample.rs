@@ -64,14 +64,20 @@ pub fn measure(
     if counted.system["strangers_ms"] > strangers_ms_max {
         return discard(state, STRANGERS_LOAD);
     }
+    // What was brought back ahead may need no switch: none is waited for.
+    let awaited = match slot.mode {
+        IdleMode::FullRestore => Mode::Off,
+        mode => prepage_mode(mode),
+    };
     let prepage = match &mut bench.prepage {
-        Some(prepage) => prepage.new_switches(prepage_mode(slot.mode), &running.tracked_as)?,
+        Some(prepage) => prepage.new_switches(awaited, &running.tracked_as)?,
         None => Vec::new(),
     };
     Ok(Ok(Box::new(Wakeup {
         slot: slot.clone(),
         t0_monotonic_ns: seen.t0_ns,
         t_announced_ns: seen.t_announced_ns,
+        restore_us: counted.restore_us,
         first_us: seen.latencies_us.first().copied().unwrap_or_default(),
         latencies_by_second: seen
             .latencies_us
@@ -194,6 +200,7 @@ impl Announcement {
 
 /// What was counted during a wakeup.
 struct Counted {
+    restore_us: Option<u64>,
     majflt_by_second: Vec<u64>,
     counters: Counters,
     prepage_cpu_us: u64,
@@ -211,6 +218,12 @@ fn watch(
     let pids = running.group.pids();
     let mut majflt_by_second = Vec::new();
     let before = Totals::read(bench, running, &pids);
+    let restored = bench
+        .prepage
+        .as_ref()
+        .filter(|_| mode == IdleMode::FullRestore);
+    let restored = restored.map(|prepage| prepage.restore(&running.group));
+    let restore_us = restored.transpose()?;
     let seen = running.client.send(
         requests,
         || announcement.make(),
@@ -218,6 +231,7 @@ fn watch(
     )?;
     let after = Totals::read(bench, running, &pids);
     let counted = Counted {
+        restore_us,
         majflt_by_second,
         counters: running.counters_since(&before.processes, &after.processes),
         prepage_cpu_us: after.prepage_cpu_us.saturating_sub(before.prepage_cpu_us),

@@ -42,6 +42,8 @@ pub struct ModeRow {
     pub mode: IdleMode,
     /// How many samples.
     pub samples: usize,
+    /// How long before the first request was due prepage was called, where it is waited for.
+    pub ahead_ms: Measured,
     /// Until the first response.
     pub first_ms: Measured,
     /// The median of a wakeup's latencies.
@@ -56,7 +58,7 @@ pub struct ModeRow {
     pub majflt: Measured,
     /// CPU time of prepage's service.
     pub prepage_cpu_ms: Measured,
-    /// Wakeups of which prepage recorded a switch: in the others it left the service alone.
+    /// Wakeups of which prepage recorded a switch, or that it was called for ahead: in the others it left the service alone.
     pub acted: usize,
     /// What prepage records of the first switch of a wakeup; nothing of fewer than two.
     pub switch: BTreeMap<&'static str, OfSwitches>,
@@ -193,6 +195,7 @@ fn mode_row(wakeups: &[&Wakeup], mode: IdleMode) -> ModeRow {
     ModeRow {
         mode,
         samples: own.len(),
+        ahead_ms: measured(|w| w.restore_us.unwrap_or(0) as f64 / 1e3),
         first_ms: measured(|w| f64::from(w.first_us) / 1e3),
         p50_ms: measured(|w| latency_ms(w, 0.5)),
         p99_ms: measured(|w| latency_ms(w, 0.99)),
@@ -200,9 +203,13 @@ fn mode_row(wakeups: &[&Wakeup], mode: IdleMode) -> ModeRow {
         max_ms: measured(|w| latency_ms(w, 1.0)),
         majflt: measured(|w| w.counters.majflt as f64),
         prepage_cpu_ms: measured(|w| w.prepage_cpu_us as f64 / 1e3),
-        acted: own.iter().filter(|w| !w.prepage.is_empty()).count(),
+        acted: own.iter().filter(|w| acted(w)).count(),
         switch: switch_medians(&own),
     }
+}
+
+fn acted(wakeup: &Wakeup) -> bool {
+    wakeup.restore_us.is_some() || !wakeup.prepage.is_empty()
 }
 
 fn of_mode<'a>(wakeups: &'a [&'a Wakeup], mode: IdleMode) -> impl Iterator<Item = &'a Wakeup> {

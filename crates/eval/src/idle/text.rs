@@ -76,6 +76,7 @@ pub fn time_rows(service: &ServiceRow) -> Vec<Vec<String>> {
         "mode",
         "n",
         "prepage acted",
+        "ahead by, ms",
         "first response, ms",
         "p50, ms",
         "p99, ms",
@@ -89,6 +90,10 @@ pub fn time_rows(service: &ServiceRow) -> Vec<Vec<String>> {
             row.mode.word().into(),
             row.samples.to_string(),
             acted(row).unwrap_or_else(|| "-".into()),
+            match row.mode {
+                IdleMode::FullRestore => time(row.ahead_ms.median),
+                _ => "-".into(),
+            },
             time(row.first_ms.median),
             time(row.p50_ms.median),
             time(row.p99_ms.median),

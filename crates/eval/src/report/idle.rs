@@ -93,6 +93,7 @@ fn colour(mode: IdleMode) -> &'static str {
         IdleMode::FullOnset => "#3d7ea6",
         IdleMode::FullThaw => "#c77dba",
         IdleMode::FullBegin => "#e09f3e",
+        IdleMode::FullRestore => "#6a4c93",
     }
 }
 

@@ -1,10 +1,18 @@
-//! `track`, `untrack`, `switch`, `mode` and `policy`.
+//! `track`, `untrack`, `switch`, `restore`, `mode` and `policy`.
 
 use super::status::missing;
 use super::{Context, Failure};
 use crate::api::*;
 use prepage_core::params::Mode;
 use prepage_engine::CorePolicy;
+use prepage_kernel::page::page_size;
+use std::time::{Duration, Instant};
+
+/// From one look at how far a restore has come to the next.
+const RESTORE_POLL: Duration = Duration::from_millis(2);
+
+/// How often its progress is said.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// `prepage track`
 pub fn track(context: &Context, target: &Target) -> Result<(), Failure> {
@@ -54,6 +62,40 @@ pub fn end(context: &Context, target: &Target) -> Result<(), Failure> {
     context.print(&reply, |reply| match reply.ended {
         true => format!("switch to {} ended", reply.app),
         false => format!("no switch to {} was under way", reply.app),
+    })
+}
+
+/// `prepage restore`
+pub fn restore(context: &Context, target: &Target) -> Result<(), Failure> {
+    let RestoreReply { restore, .. } = context.call("Restore", target)?;
+    let mut said = Instant::now();
+    let report = loop {
+        let asked = RestoreParameters { restore };
+        let report: RestoreReportReply = context.call("RestoreReport", &asked)?;
+        if report.took_us.is_some() {
+            break report;
+        }
+        if said.elapsed() >= PROGRESS_EVERY {
+            said = Instant::now();
+            let (back, out) = (report.back_pages, report.out_pages);
+            eprintln!("prepage: {back} of {out} pages");
+        }
+        std::thread::sleep(RESTORE_POLL);
+    };
+    context.print(&report, |report| {
+        let RestoreReportReply {
+            app,
+            out_pages,
+            back_pages,
+            took_us,
+        } = report;
+        let mib = back_pages * page_size() / (1 << 20);
+        let ms = took_us.unwrap_or_default() / 1_000;
+        let rest = match out_pages.saturating_sub(*back_pages) {
+            0 => String::new(),
+            rest => format!("; {rest} stay out: memory or its limits leave no more, or they were given up meanwhile"),
+        };
+        format!("brought back {back_pages} pages ({mib} MiB) of {app} in {ms} ms{rest}")
     })
 }
 

@@ -107,6 +107,17 @@ Examples:
         #[command(flatten)]
         target: TargetArguments,
     },
+    /// Bring back all of an application that is swapped out, ahead of its need
+    ///
+    /// For those who know when it will be needed: before a service takes requests again or is thawed, or once the machine woke up. Returns
+    /// when it is done. Where a memory limit or the machine's memory leaves less, what a switch needs comes first. It must be
+    /// tracked. Without an option: the application that runs this command.
+    #[command(after_long_help = "\
+Examples:
+  prepage restore --name redis-server.service
+  prepage restore --cgroup /sys/fs/cgroup/system.slice/x.service && \\
+    echo 1 > ready                   then it is given requests")]
+    Restore(TargetArguments),
     /// Show the mode, or change it until the service's next start (root)
     #[command(after_long_help = "\
 Modes:
@@ -461,6 +472,7 @@ fn execute(context: &mut Context, command: Command) -> Result<(), Failure> {
             edge: Edge::End,
             target,
         } => control::end(context, &target.target()),
+        Command::Restore(target) => control::restore(context, &target.target()),
         Command::Mode { mode } => control::mode(context, mode),
         Command::Policy { policy } => control::core_policy(context, policy),
         // It ends by becoming the command, or with its status.

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 pub(super) type Answer = Result<Value, ApiError>;
 
@@ -124,6 +125,8 @@ impl Service {
             Call::Untrack(target) => self.call_untrack(caller, &target),
             Call::SwitchBegin(parameters) => self.call_begin(caller, parameters),
             Call::SwitchEnd(target) => self.call_end(caller, &target),
+            Call::Restore(target) => self.call_restore(caller, &target),
+            Call::RestoreReport(asked) => self.call_restore_report(caller, asked.restore),
             Call::LaunchBegin(parameters) => self.call_launch_begin(caller, &parameters),
             Call::LaunchEnd(parameters) => self.call_launch_end(caller, parameters),
             Call::LaunchPaths(parameters) => self.call_launch_paths(caller, parameters),
@@ -403,6 +406,43 @@ impl Service {
         reply(EndReply {
             app: app.to_string(),
             ended,
+        })
+    }
+
+    fn call_restore(&mut self, caller: Caller, target: &Target) -> Answer {
+        let app = self.find_tracked_target(caller, target)?;
+        let failed = |reason: String| ApiError::Failed { reason };
+        let mode = self.machine.mode();
+        if !mode.fetches() {
+            let word = mode.word();
+            return Err(failed(format!(
+                "nothing is fetched in mode {word}: `prepage mode full` turns it on"
+            )));
+        }
+        if !self.tracking.is_running(&app) {
+            return Err(failed(format!("{app} is not running")));
+        }
+        let model = self.machine.app(&app);
+        let plan = model.map(|model| Arc::clone(model.plan()));
+        let begun = self.executor.restore(&app, &plan.unwrap_or_default(), mode);
+        reply(RestoreReply {
+            restore: begun.map_err(|error| failed(error.to_string()))?,
+            app: app.to_string(),
+        })
+    }
+
+    fn call_restore_report(&mut self, caller: Caller, restore: u64) -> Answer {
+        let restored = self.executor.restored(restore);
+        let own = restored.filter(|restored| may_act(caller, &restored.app));
+        let Some(restored) = own else {
+            let reason = format!("no restore {restore} of yours is known");
+            return Err(not_found(reason));
+        };
+        reply(RestoreReportReply {
+            app: restored.app.to_string(),
+            out_pages: restored.out_pages,
+            back_pages: restored.back_pages,
+            took_us: restored.took_us,
         })
     }
 

@@ -190,12 +190,8 @@ impl Service {
             .iter()
             .map(|(instance, targets)| {
                 let step = (targets.pages() / each.max(1) as u64).max(1) as usize;
-                let extents = targets.reads().map(|read| read.extent());
-                let pages = extents.flat_map(|extent| extent.start..extent.end());
-                (
-                    *instance,
-                    pages.step_by(step).take(each.max(1)).collect::<Vec<u64>>(),
-                )
+                let pages = targets.iter_pages().step_by(step).take(each.max(1));
+                (*instance, pages.collect::<Vec<u64>>())
             })
             .filter(|(_, pages)| !pages.is_empty())
             .collect();

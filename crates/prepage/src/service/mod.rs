@@ -35,15 +35,17 @@ use poller::Poller;
 use prepage_core::identity::AppId;
 use prepage_core::machine::{Action, Event, Machine, Nanos};
 use prepage_core::params::Mode;
+use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
 use prepage_engine::ahead::Reclaimed;
 use prepage_engine::store::Store;
-use prepage_engine::{CorePolicy, Engine, Executor};
+use prepage_engine::{CorePolicy, Engine, Executor, Restored};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::signals::SignalFd;
 use prepage_kernel::swaps;
 use recording::Recording;
 use rustix::fd::BorrowedFd;
+use std::sync::Arc;
 use tracking::Tracking;
 
 /// An executor that says when it has something to tell.
@@ -63,6 +65,16 @@ pub trait WakingExecutor: Executor {
 
     /// What was reclaimed ahead of switches so far.
     fn reclaimed(&self) -> Reclaimed;
+
+    /// Begins to bring back all of an application: see [`Engine::restore`].
+    ///
+    /// # Errors
+    /// Where no thread can be created, or too many are under way.
+    fn restore(&mut self, app: &AppId, plan: &Arc<Plan>, mode: Mode)
+    -> prepage_engine::Result<u64>;
+
+    /// How far that has come: see [`Engine::restored`].
+    fn restored(&self, number: u64) -> Option<Restored>;
 }
 
 impl WakingExecutor for Engine {
@@ -84,6 +96,19 @@ impl WakingExecutor for Engine {
 
     fn reclaimed(&self) -> Reclaimed {
         Engine::reclaimed(self)
+    }
+
+    fn restore(
+        &mut self,
+        app: &AppId,
+        plan: &Arc<Plan>,
+        mode: Mode,
+    ) -> prepage_engine::Result<u64> {
+        Engine::restore(self, app, plan, mode)
+    }
+
+    fn restored(&self, number: u64) -> Option<Restored> {
+        Engine::restored(self, number)
     }
 }
 

@@ -1,0 +1,234 @@
+//! Brings an application back ahead of need: all of it that is swapped out, and the file pages that are planned for it.
+//!
+//! For those who know that it will be needed, and when: a service that is to take requests again, an application after the
+//! machine woke up. No estimate is asked, nothing is observed and nothing learned.
+
+use crate::error::{Error, Result};
+use crate::fetch::cores::Cores;
+use crate::fetch::job::Job;
+use crate::fetch::pool::Pool;
+use crate::fetch::swap_layout::SwapLayout;
+use crate::members::Member;
+use crate::params::FetchParams;
+use prepage_core::anon::{AnonTargets, RANKS};
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::identity::AppId;
+use prepage_core::params::Mode;
+use prepage_core::plan::Plan;
+use prepage_kernel::cgroup::Cgroup;
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::maps;
+use prepage_kernel::meminfo::Meminfo;
+use prepage_kernel::page::page_size;
+use prepage_kernel::pagemap::Categories;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Most that are under way at once.
+const UNDER_WAY_MAX: usize = 4;
+
+/// Those that are over are remembered as long as there are no more than this.
+const REMEMBERED_MAX: usize = 64;
+
+/// A device that takes longer has stopped.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Of the memory that the machine has available, one byte in so many is left.
+const LEFT: u64 = 8;
+
+/// What is to be brought back.
+#[derive(Debug)]
+pub struct Task {
+    /// The application.
+    pub app: AppId,
+    /// Its processes.
+    pub members: Vec<Arc<Member>>,
+    /// The memory control groups that they are in: no more is brought back than their limits leave.
+    pub groups: Vec<Cgroup>,
+    /// What a switch to it needs: that comes first, and its file pages are fetched too.
+    pub plan: Arc<Plan>,
+    /// Which kinds of pages are brought back.
+    pub mode: Mode,
+}
+
+/// How far one has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The application.
+    pub app: AppId,
+    /// Anonymous pages that were swapped out at the beginning; 0 while these are looked for.
+    pub out_pages: u64,
+    /// Of these, pages brought back. While it is under way, pages taken up.
+    pub back_pages: u64,
+    /// How long it took, in microseconds; `None` while it is under way.
+    pub took_us: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Restore {
+    app: AppId,
+    stage: Mutex<Stage>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It is looked what is out.
+    Looking,
+    /// The work, which holds files open, and the anonymous pages that are out.
+    UnderWay(Arc<Job>, u64),
+    /// What is told of it then.
+    Over(Restored),
+}
+
+/// Those under way, and the last ones.
+#[derive(Debug, Default)]
+pub struct Restores {
+    all: BTreeMap<u64, Arc<Restore>>,
+    next: u64,
+}
+
+impl Restores {
+    /// Begins one, on threads of its own, which no switch waits for. Returns its number.
+    ///
+    /// # Errors
+    /// Where no thread can be created, or four are under way.
+    pub fn begin(&mut self, task: Task, params: &FetchParams, cores: Cores) -> Result<u64> {
+        let under_way = self.all.values().filter(|restore| !restore.is_over());
+        let under_way = under_way.count();
+        if under_way >= UNDER_WAY_MAX {
+            return Err(Error::ManyRestores { under_way });
+        }
+        let restore = Arc::new(Restore {
+            app: task.app.clone(),
+            stage: Mutex::new(Stage::Looking),
+        });
+        let (own, params) = (Arc::clone(&restore), params.clone());
+        let name = "prepage-restore".to_owned();
+        std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || own.run(&task, &params, &cores))
+            .map_err(|source| Error::Thread { name, source })?;
+        self.next += 1;
+        self.all.insert(self.next, restore);
+        while self.all.len() > REMEMBERED_MAX {
+            let over = self.all.iter().find(|(_, restore)| restore.is_over());
+            let Some((&over, _)) = over else { break };
+            self.all.remove(&over);
+        }
+        Ok(self.next)
+    }
+
+    /// How far this one has come; `None` where there was none of this number, or it is forgotten.
+    pub fn restored(&self, number: u64) -> Option<Restored> {
+        self.all.get(&number).map(|restore| restore.state())
+    }
+}
+
+impl Restore {
+    fn run(&self, task: &Task, params: &FetchParams, cores: &Cores) {
+        let began = monotonic_ns();
+        let back_pages = self.bring_back(task, params, cores).unwrap_or(0);
+        let over = Restored {
+            back_pages,
+            took_us: Some(monotonic_ns().saturating_sub(began) / 1_000),
+            ..self.state()
+        };
+        *self.stage() = Stage::Over(over);
+    }
+
+    /// Returns the pages brought back.
+    fn bring_back(&self, task: &Task, params: &FetchParams, cores: &Cores) -> Result<u64> {
+        let (plan, out_pages) = whole(task);
+        let mut pool = Pool::start(params, cores)?;
+        let swap = SwapLayout::look();
+        let mut job = Job::new(&plan, task.mode, &task.members, swap, monotonic_ns());
+        job.divide(
+            pool.anon_threads(),
+            params.disk_span_pages,
+            params.disk_span_reads,
+        );
+        job.keep_within(task.groups.clone());
+        if let Ok(meminfo) = Meminfo::read() {
+            let available = meminfo.available_bytes / page_size();
+            job.keep_below(available - available / LEFT);
+        }
+        let job = Arc::new(job);
+        *self.stage() = Stage::UnderWay(Arc::clone(&job), out_pages);
+        pool.run(&job);
+        let fetched = job.take_fetched(LIMIT);
+        job.cancel();
+        Ok(fetched.anon.values().map(ExtentSet::pages).sum())
+    }
+
+    fn state(&self) -> Restored {
+        let (out_pages, back_pages) = match &*self.stage() {
+            Stage::Looking => (0, 0),
+            Stage::UnderWay(job, out_pages) => (*out_pages, job.taken_pages()),
+            Stage::Over(restored) => return restored.clone(),
+        };
+        Restored {
+            app: self.app.clone(),
+            out_pages,
+            back_pages,
+            took_us: None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(*self.stage(), Stage::Over(_))
+    }
+
+    /// A thread that panicked has left nothing half-done.
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A plan of all that is swapped out, what is planned first, and the number of its anonymous pages.
+fn whole(task: &Task) -> (Plan, u64) {
+    let of_member = |member: &Arc<Member>| {
+        let planned = task.plan.anon.iter();
+        let planned = planned.filter(|(instance, _)| *instance == member.instance);
+        let planned: Vec<ExtentSet> = planned.map(|(_, targets)| targets.all()).collect();
+        let targets = targets(&swapped_out(member), planned.first());
+        (member.instance, targets)
+    };
+    let anon: Vec<_> = task.members.iter().map(of_member).collect();
+    let plan = Plan {
+        anon,
+        ..(*task.plan).clone()
+    };
+    let out_pages = plan.anon_pages();
+    (plan, out_pages)
+}
+
+/// Empty where its page table is not to be read any more.
+fn swapped_out(member: &Member) -> ExtentSet {
+    let (swapped, none) = (Categories::SWAPPED, Categories::NONE);
+    let mut regions = Vec::new();
+    for mapping in maps::read(member.instance.pid).unwrap_or_default() {
+        // Of one that is no memory, as the vsyscall page, nothing is told.
+        let pages = mapping.pages();
+        let _ = member.pagemap.scan(pages, swapped, none, &mut regions);
+    }
+    let extents = regions.into_iter().map(|region| region.pages);
+    extents
+        .map(|pages| Extent::between(pages.start, pages.end))
+        .collect()
+}
+
+fn targets(out: &ExtentSet, planned: Option<&ExtentSet>) -> AnonTargets {
+    let none = ExtentSet::default();
+    let planned = planned.unwrap_or(&none);
+    let of_rank = |pages: ExtentSet, rank| {
+        let extents = pages.extents().to_vec().into_iter();
+        extents.map(move |extent| (extent, rank, false))
+    };
+    let first = of_rank(out.intersection(planned), 0);
+    let mut pages: Vec<_> = first
+        .chain(of_rank(out.difference(planned), RANKS - 1))
+        .collect();
+    pages.sort_unstable_by_key(|(extent, ..)| extent.start);
+    AnonTargets::new(pages)
+}
