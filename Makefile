@@ -39,6 +39,7 @@ build: setup-build
 install:
 	@[ -e $(BIN)/prepaged ] || { echo "make install: nothing is built in $(BIN): say make build first" >&2; exit 1; }
 	install -Dm755 $(BIN)/prepage  $(DESTDIR)$(PREFIX)/bin/prepage
+	install -Dm755 $(BIN)/prepage-launch $(DESTDIR)$(PREFIX)/bin/prepage-launch
 	install -Dm755 $(BIN)/prepage-control $(DESTDIR)$(PREFIX)/bin/prepage-control
 	install -Dm755 $(BIN)/prepaged $(DESTDIR)$(PREFIX)/sbin/prepaged
 	[ -e $(DESTDIR)/etc/prepage/prepage.toml ] || install -Dm644 dist/prepage.toml $(DESTDIR)/etc/prepage/prepage.toml

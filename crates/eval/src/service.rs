@@ -37,7 +37,7 @@ pub struct Service {
 }
 
 /// What a service is run from.
-const BINARIES: [&str; 3] = ["prepage", "prepage-control", "prepaged"];
+const BINARIES: [&str; 4] = ["prepage", "prepage-launch", "prepage-control", "prepaged"];
 
 /// What a run says when prepage's binaries are not there.
 fn absent(directory: &Path) -> Error {

@@ -20,6 +20,9 @@ use toml::de::{DeTable, DeValue};
 /// Where the configuration is unless it is given.
 pub const FILE_DEFAULT: &str = "/etc/prepage/prepage.toml";
 
+/// Directory of the profiles, where no other one is configured.
+pub const STATE_DEFAULT: &str = "/var/lib/prepage";
+
 /// Most drop-ins read.
 const DROP_INS_MAX: usize = 256;
 
@@ -114,7 +117,7 @@ impl Default for ServiceSettings {
             launches: LaunchPolicy::Tracked,
             applications: Vec::new(),
             socket: SOCKET_DEFAULT.into(),
-            state: "/var/lib/prepage".into(),
+            state: STATE_DEFAULT.into(),
             pressure_percent: 10,
         }
     }

@@ -1,4 +1,4 @@
-//! The command line `prepage`: launches by itself, and gives everything else to `prepage-control`.
+//! The command line `prepage`: runs what it leaves alone, and gives everything else to `prepage-launch` and `prepage-control`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

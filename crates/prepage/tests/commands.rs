@@ -247,14 +247,32 @@ fn without_the_rest_of_the_program_launches_work_and_commands_say_what_is_missin
         (output.status.code(), said)
     };
     let store = directory.path().display().to_string();
-    let launched = output(&["run", "--store", &store, "--", "sh", "-c", "exit 7"]);
-    assert_eq!(launched.0, Some(7), "{}", launched.1);
+    let launch = || output(&["run", "--store", &store, "--", "sh", "-c", "exit 7"]);
+    assert_eq!(launch(), (Some(7), String::new()));
+    std::fs::remove_file(directory.path().join("prepage-launch")).expect("removed");
+    let (code, said) = launch();
+    assert_eq!(code, Some(7), "{said}");
+    assert!(
+        said.contains("prepage-launch") && said.contains("installed"),
+        "{said}"
+    );
     let (code, said) = output(&["status"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(
         said.contains("prepage-control") && said.contains("installed"),
         "{said}"
     );
+}
+
+#[test]
+fn what_is_called_by_prepage_says_so() {
+    for words in [&[][..], &["gimp"], &["1:2"], &["2:1", "--", "true"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prepage-launch"));
+        let output = command.args(words).output().expect("prepage-launch");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("prepage run"), "{said}");
+    }
 }
 
 #[test]

@@ -59,6 +59,28 @@ fn relative_paths_are_meant_from_where_it_was_called() {
     assert!(directory.path().join("store/lock").exists());
 }
 
+#[test]
+fn what_is_too_small_to_gain_is_left_alone_by_the_first_program_alone() {
+    let directory = TempDir::new();
+    let store = directory.path().join("store");
+    let prepage = copy_for_others(directory.path());
+    let launch = || {
+        let mut command = Command::new(&prepage);
+        command.args(["run", "-v", "--store"]).arg(&store);
+        let ran = command.args(["--", "true"]).output().expect("prepage");
+        assert!(ran.status.success(), "{ran:?}");
+        text(&ran.stderr)
+    };
+    let is_left_alone = |said: &str| said.contains("true@0 is left alone");
+    // Standard error is open until a launch is over that is not.
+    assert!((0..64).any(|_| is_left_alone(&launch())));
+    for other in ["prepage-launch", "prepage-control"] {
+        std::fs::remove_file(directory.path().join(other)).expect("removed");
+    }
+    let said = launch();
+    assert!(is_left_alone(&said) && said.lines().count() == 1, "{said}");
+}
+
 /// A program that is large enough to be helped.
 const PROGRAM: [&str; 3] = ["/usr/bin/perl", "-MPOSIX", "-e1"];
 

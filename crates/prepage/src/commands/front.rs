@@ -1,39 +1,100 @@
-//! What the program `prepage` does itself, and what it leaves to the whole command line.
+//! What the program `prepage` does itself, and what it leaves to others.
 //!
 //! With a cold page cache a launch waits for every part of this program that it touches, one after the other. So the
-//! program holds launches and nothing else: neither the parser of all commands nor what they do.
+//! program finds out which launches it has nothing to do for, and nothing else: `prepage-launch` holds what helps the others,
+//! `prepage-control` the parser of all commands and what they do.
 
-use super::run;
+use super::run::{self, Found, RunArguments};
 use crate::client::SOCKET_DEFAULT;
+use crate::config::STATE_DEFAULT;
+use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::exec::exec;
-use std::ffi::OsString;
-use std::io::Write;
-use std::path::Path;
+use prepage_kernel::readahead::readahead;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The program that knows all commands, in the directory of this one.
+/// The program that helps launches, in the directory of this one.
+const LAUNCH: &str = "prepage-launch";
+
+/// The program that knows all commands, there too.
 const CONTROL: &str = "prepage-control";
 
-/// Launches, where the command line asks for that in plain words; otherwise becomes `prepage-control`.
+/// The kernel reads no more for one call, by default.
+const READAHEAD_BYTES: u64 = 128 << 10;
+
+/// Runs a command that is left alone; otherwise becomes the program that knows what to do.
 pub fn front() -> ExitCode {
+    let asked = monotonic_ns();
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let launch = match words.split_first() {
         Some((command, rest)) if command == "run" => run::plain(rest),
         _ => None,
     };
     match launch {
-        Some(arguments) => run::run(Path::new(SOCKET_DEFAULT), arguments),
-        None => control(&words),
+        Some(arguments) => launch_by(asked, &arguments, &words),
+        None => {
+            run::complain(become_program(CONTROL, &words));
+            ExitCode::from(1)
+        }
     }
 }
 
-fn control(words: &[OsString]) -> ExitCode {
+fn launch_by(asked: u64, arguments: &RunArguments, words: &[OsString]) -> ExitCode {
+    let (socket, store) = (Path::new(SOCKET_DEFAULT), Path::new(STATE_DEFAULT));
+    if run::is_left_alone(arguments, socket, store) {
+        return run::execute(arguments);
+    }
+    let found = Found {
+        asked,
+        not_left_alone: monotonic_ns(),
+    };
+    let found = OsString::from(found.to_word());
+    let words: Vec<&OsStr> = std::iter::once(&*found)
+        .chain(words.iter().skip(1).map(|word| &**word))
+        .collect();
+    read_ahead(&beside(LAUNCH));
+    // Whatever is missing, the command runs.
+    run::complain(become_program(LAUNCH, &words));
+    run::execute(arguments)
+}
+
+/// The program of this name in the directory of this one.
+fn beside(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
-    let program = own.with_file_name(CONTROL);
-    let error = exec(program.as_os_str(), words);
-    let _ = writeln!(
-        std::io::stderr(),
-        "prepage: {error}: it is installed beside prepage, and built with it"
-    );
-    ExitCode::from(1)
+    own.with_file_name(name)
+}
+
+/// Has all of a program read, while it is executed and before it touches its parts one after the other.
+fn read_ahead(program: &Path) {
+    let Ok(file) = File::open(program) else {
+        return;
+    };
+    let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+    for offset in (0..bytes).step_by(READAHEAD_BYTES as usize) {
+        let _ = readahead(file.as_fd(), offset, READAHEAD_BYTES);
+    }
+}
+
+/// Returns what is to be said where that fails.
+fn become_program(name: &str, words: &[impl AsRef<OsStr>]) -> String {
+    let error = exec(beside(name).as_os_str(), words);
+    format!("{error}: it is installed beside prepage, and built with it")
+}
+
+/// `prepage-launch`: a launch that `prepage` has something to do for. Its first word is what `prepage` found, the others those
+/// of `prepage run`.
+pub fn launch() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let asked_for = words.split_first().and_then(|(found, rest)| {
+        let found = Found::of_word(found.to_str()?)?;
+        Some((run::plain(rest)?, found))
+    });
+    let Some((arguments, found)) = asked_for else {
+        run::complain("prepage-launch is called by prepage: say prepage run COMMAND");
+        return ExitCode::from(2);
+    };
+    run::run(Path::new(SOCKET_DEFAULT), arguments, Some(found))
 }

@@ -1,7 +1,7 @@
 //! The commands of `prepage`: each is a call to the service and its answer in words, or as JSON.
 //!
 //! `prepage run` is read from the disk before what it launches, so it is a small program by itself ([`front()`]); it gives
-//! the others to `prepage-control`.
+//! launches that are helped to `prepage-launch`, and the other commands to `prepage-control`.
 
 mod agent;
 mod apps;
@@ -16,7 +16,7 @@ mod status;
 mod stored;
 mod table;
 
-pub use front::front;
+pub use front::{front, launch};
 
 use crate::api::{INTERFACE, Target};
 use crate::client::{Client, SOCKET_DEFAULT};
@@ -443,7 +443,7 @@ pub fn run() -> ExitCode {
         store: None,
     };
     let command = match line.command {
-        Command::Run(arguments) => return run::run(&context.socket, arguments),
+        Command::Run(arguments) => return run::run(&context.socket, arguments, None),
         command => command,
     };
     match execute(&mut context, command) {

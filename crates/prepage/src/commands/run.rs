@@ -4,12 +4,14 @@
 
 mod alone;
 mod by_service;
+mod left_alone;
 mod own_cost;
 mod plain;
 mod progress;
 mod tracer;
 mod words;
 
+pub use left_alone::{Found, is_left_alone};
 pub use plain::plain;
 
 use crate::client::Client;
@@ -26,7 +28,7 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::exec::exec;
 use prepage_kernel::spawn::Held;
 use progress::{Progress, during};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -116,6 +118,8 @@ struct Asked {
     arguments: RunArguments,
     /// When, in nanoseconds of the monotonic clock.
     at: Nanos,
+    /// When it was found that the application is not left alone, if it was.
+    not_left_alone: Option<Nanos>,
 }
 
 impl RunArguments {
@@ -154,14 +158,19 @@ impl RunArguments {
         })
     }
 
+    /// Whether nothing is asked for that only a launch can give which is not left alone.
+    fn may_be_left_alone(&self) -> bool {
+        self.options().is_default() && self.report.is_none()
+    }
+
     fn runs_command(&self) -> bool {
         self.start != Some(LaunchStart::Only)
     }
 }
 
-/// `prepage run`. Returns only where the command is not run.
-pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
-    let at = monotonic_ns();
+/// `prepage run`, of which this may have been found. Returns only where the command is not run.
+pub fn run(socket: &Path, mut arguments: RunArguments, found: Option<Found>) -> ExitCode {
+    let at = found.map_or_else(monotonic_ns, |found| found.asked);
     arguments.make_absolute();
     if let Some(refused) = prepare(&arguments) {
         complain(refused);
@@ -181,7 +190,7 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
             return ExitCode::from(127);
         }
         // exec knows best why.
-        return execute(None, &arguments);
+        return execute(&arguments);
     };
     let asked = Asked {
         options: arguments.options(),
@@ -189,6 +198,7 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
         process,
         arguments,
         at,
+        not_left_alone: found.map(|found| found.not_left_alone),
     };
     // A store that was named is not the service's.
     if asked.arguments.store.is_none() {
@@ -204,7 +214,7 @@ pub fn run(socket: &Path, mut arguments: RunArguments) -> ExitCode {
             }
             Err(error) if owner != 0 => {
                 asked.arguments.say(format_args!("not helped: {error}"));
-                return execute(None, &asked.arguments);
+                return execute(&asked.arguments);
             }
             Err(_) => {}
         }
@@ -261,17 +271,29 @@ pub(super) fn configuration(file: Option<&Path>) -> Config {
 }
 
 /// Becomes the command. Returns where that fails, with a shell's words and status.
-fn execute(held: Option<Held>, arguments: &RunArguments) -> ExitCode {
+pub fn execute(arguments: &RunArguments) -> ExitCode {
+    execute_by(arguments, exec)
+}
+
+/// The same, with the process that this one has split off, which learns of it.
+fn execute_held(held: Option<Held>, arguments: &RunArguments) -> ExitCode {
+    execute_by(arguments, |program, rest| match held {
+        Some(held) => held.exec(program, rest),
+        None => exec(program, rest),
+    })
+}
+
+fn execute_by(
+    arguments: &RunArguments,
+    exec: impl FnOnce(&OsStr, &[OsString]) -> prepage_kernel::Error,
+) -> ExitCode {
     if !arguments.runs_command() {
         return ExitCode::SUCCESS;
     }
     let Some((program, rest)) = arguments.command.split_first() else {
         return ExitCode::from(2);
     };
-    let error = match held {
-        Some(held) => held.exec(program, rest),
-        None => exec(program, rest),
-    };
+    let error = exec(program, rest);
     let (status, text) = words::refusal(program, &error);
     complain(text);
     ExitCode::from(status)

@@ -45,8 +45,8 @@ fn is_kept_in_by_a_launch(directory: &Path) -> bool {
         let exe = prepage_kernel::process::exe(*pid).unwrap_or_default();
         let program = exe.file_name().unwrap_or_default();
         let line = prepage_kernel::process::cmdline(*pid).unwrap_or_default();
-        (program == "prepage" || program == "prepage-control")
-            && line.iter().any(|word| word == "run")
+        let launches = ["prepage", "prepage-launch", "prepage-control"];
+        launches.iter().any(|launch| program == *launch)
             && line
                 .iter()
                 .any(|word| word.to_string_lossy().contains(&*directory))
@@ -300,6 +300,7 @@ pub fn copy_for_others(directory: &Path) -> PathBuf {
         let mut cp = Command::new("cp");
         let programs = [
             env!("CARGO_BIN_EXE_prepage"),
+            env!("CARGO_BIN_EXE_prepage-launch"),
             env!("CARGO_BIN_EXE_prepage-control"),
         ];
         let copied = cp.args(programs).arg(directory).status();

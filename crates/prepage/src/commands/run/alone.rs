@@ -2,7 +2,7 @@
 //! was learned once the launch is over. It holds nothing that the command inherits.
 
 use super::own_cost::{Moments, charge};
-use super::{Asked, append_record, configuration, execute, words};
+use super::{Asked, append_record, configuration, execute, execute_held, words};
 use crate::config::Config;
 use crate::identity::ProcessFacts;
 use crate::launch::decide::{Circumstances, Decided};
@@ -23,7 +23,7 @@ use rustix::process::Signal;
 use rustix::time::Timespec;
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -66,29 +66,14 @@ const ID: u64 = 0;
 /// Runs the command, helped as far as that is possible.
 pub fn run(asked: Asked) -> ExitCode {
     let arguments = asked.arguments.clone();
-    let is_plain = asked.options.is_default() && arguments.report.is_none();
-    let is_left_alone = |store: &Path| is_plain && single::pass_launch(store, &asked.app);
-    let leave_alone = || {
-        arguments.say(format_args!("{} is left alone", asked.app));
-        execute(None, &arguments)
-    };
-    // The configuration takes longer than everything else of such a launch, and hardly ever names another store. Where it
-    // does, what the usual one still says holds for `launch.retry_launches_max` launches at most.
-    let usual = match (&arguments.store, &arguments.config) {
-        (Some(store), _) => Some(store.clone()),
-        (None, None) => Some(Config::default().service.state),
-        (None, Some(_)) => None,
-    };
-    if usual.as_deref().is_some_and(is_left_alone) {
-        return leave_alone();
-    }
-    let not_left_alone = monotonic_ns();
     let config = configuration(arguments.config.as_deref());
     let store = arguments.store.clone();
     let store = store.unwrap_or_else(|| config.service.state.clone());
-    if usual.as_ref() != Some(&store) && is_left_alone(&store) {
-        return leave_alone();
+    if arguments.may_be_left_alone() && single::pass_launch(&store, &asked.app) {
+        arguments.say(format_args!("{} is left alone", asked.app));
+        return execute(&arguments);
     }
+    let not_left_alone = asked.not_left_alone.unwrap_or_else(monotonic_ns);
     // Where somebody wants to hear of it, standard error stays open until the launch is over.
     let speaker = arguments.verbose.then(speaker).flatten();
     let launch = Alone {
@@ -118,11 +103,11 @@ pub fn run(asked: Asked) -> ExitCode {
                 progress.look();
                 hold = held.wait(HOLD_MORE_MAX);
             }
-            execute(Some(held), &arguments)
+            execute_held(Some(held), &arguments)
         }
         Err(error) => {
             arguments.say(format_args!("not helped: {error}"));
-            execute(None, &arguments)
+            execute(&arguments)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::progress::Progress;
 use super::tracer::Tracer;
-use super::{Asked, append_record, execute, words};
+use super::{Asked, append_record, execute, execute_held, words};
 use crate::api::*;
 use crate::client::Client;
 use prepage_kernel::spawn::fork_detached;
@@ -59,12 +59,12 @@ pub fn run(mut client: Client, socket: &Path, asked: &Asked) -> ExitCode {
         Ok(begun) => begun,
         Err(error) => {
             arguments.say(format_args!("not helped: {error}"));
-            return execute(None, arguments);
+            return execute(arguments);
         }
     };
     arguments.say(words::begun(&begun));
     let Some(launch) = begun.launch else {
-        return execute(None, arguments);
+        return execute(arguments);
     };
     if begun.waits {
         wait_prefetched(&mut client, launch, arguments.progress());
@@ -74,7 +74,7 @@ pub fn run(mut client: Client, socket: &Path, asked: &Asked) -> ExitCode {
         let _ = reporter.write_all(&launch.to_ne_bytes());
     }
     let tracer = tracer.filter(|_| begun.decision.profiles_paths);
-    let status = execute(tracer.map(|tracer| tracer.trace(launch)), arguments);
+    let status = execute_held(tracer.map(|tracer| tracer.trace(launch)), arguments);
     if arguments.runs_command() {
         let outcome = LaunchOutcome::Failed;
         let told = client.call("LaunchEnd", &LaunchEndParameters { launch, outcome });
