@@ -70,6 +70,7 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         empty: Vec::new(),
         waited_on: Vec::new(),
         since_pause: 0,
+        has_paused: false,
     };
     match job.swap.reads_disk {
         true => worker.submit_and_bring_all(),
@@ -90,6 +91,8 @@ struct Worker<'a> {
     empty: Pages,
     waited_on: Pages,
     since_pause: u64,
+    /// Since the pages were looked at, or their address space was last found to be the process's.
+    has_paused: bool,
 }
 
 /// What the page table says of pages that follow each other in one process.
@@ -166,6 +169,10 @@ impl Worker<'_> {
         while !rest.is_empty() && !self.job.is_cancelled() {
             self.heart.beat();
             let batch = &rest[..rest.len().min(self.params.anon_batch_pages as usize)];
+            let member = &self.job.members[absent.member];
+            if std::mem::take(&mut self.has_paused) && !member.pagemap.is_of_living() {
+                break;
+            }
             let Ok(read) = process_vm::touch(pid, batch) else {
                 break;
             };
@@ -204,6 +211,7 @@ impl Worker<'_> {
     fn admitted(&mut self, pieces: &mut Vec<Piece>) -> Vec<Absent> {
         let mut all = Vec::new();
         self.window.entries.clear();
+        self.has_paused = false;
         for index in 0..pieces.len() {
             let pages = self.look(&pieces[index..], &mut all);
             if !self.job.admit(&pieces[index], pages) {
@@ -218,6 +226,7 @@ impl Worker<'_> {
     fn absent(&mut self, pieces: &[Piece]) -> Vec<Absent> {
         let mut all = Vec::new();
         self.window.entries.clear();
+        self.has_paused = false;
         for index in 0..pieces.len() {
             self.look(&pieces[index..], &mut all);
         }
@@ -290,6 +299,7 @@ impl Worker<'_> {
         self.since_pause += pages;
         if self.since_pause >= self.params.pace_pages && self.params.pace_us > 0 {
             self.since_pause = 0;
+            self.has_paused = true;
             sched::sleep_us(self.params.pace_us);
         }
     }
