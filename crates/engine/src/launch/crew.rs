@@ -4,6 +4,7 @@
 //! the next tasks.
 
 use crate::error::{Error, Result};
+use crate::launch::prefetch::OPENERS;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -11,8 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub const THREADS_MAX: usize = 64;
 /// Most tasks that wait for a thread.
 const TASKS_MAX: usize = 1_024;
-/// One for the data, one that opens files.
-const READERS: usize = 2;
+/// One for the data, and those that open files.
+const READERS: usize = 1 + OPENERS;
 
 /// What a thread is to do.
 pub type Task = Box<dyn FnOnce() + Send>;

@@ -1,7 +1,7 @@
 //! One launch's prefetch (FAST section 4.3: the application prefetcher), beside the launch.
 //!
-//! One thread reads the data, in the order of the plan; another opens the files ahead of it, with the rights of the
-//! application's owner, so that data never waits for the look-up of a path; further threads replay the path calls. A
+//! One thread reads the data, in the order of the plan; others open the files ahead of it, with the rights of the
+//! application's owner, so that data seldom waits for the look-up of a path; further threads replay the path calls. A
 //! device works best with many requests and an application waits least when few are ahead of its own: the reads in
 //! flight are bounded by their bytes.
 //!
@@ -20,7 +20,8 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::{look_up_in_root, read_directory_in_root, read_link_in_root};
 use prepage_kernel::page::page_size;
-use prepage_kernel::{readahead, sched};
+use prepage_kernel::readahead;
+use prepage_kernel::sched::{self, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,6 +32,10 @@ use std::time::Duration;
 
 /// Files that one prefetch keeps open. Whatever else it reads is opened for one read.
 const OPEN_FILES_MAX: usize = 256;
+/// Threads that open files: each waits for a directory or an inode, one after the other.
+pub const OPENERS: usize = 3;
+/// Scheduler slice of the thread that reads, in microseconds (6.12 and later).
+const READER_SLICE_US: u64 = 100;
 /// How many times `fetch.watchdog_ms` the reader waits for the first file to be opened.
 const START_WAITS: u32 = 8;
 /// Most entries of a directory that are listed ahead.
@@ -74,6 +79,8 @@ struct State {
     /// Slots that are open.
     open: usize,
     tasks_left: usize,
+    /// Threads that open ahead.
+    openers_left: usize,
     /// Whoever opens ahead has ended, or hangs: the reader opens for itself.
     reader_opens: bool,
     reads_done: bool,
@@ -114,6 +121,7 @@ impl Prefetch {
                 files: vec![Slot::New; plan.files.len()],
                 open: 0,
                 tasks_left: 0,
+                openers_left: 0,
                 reader_opens: false,
                 reads_done: false,
                 outcome: PrefetchOutcome::default(),
@@ -137,8 +145,10 @@ impl Prefetch {
             tasks.push(Box::new(move || prefetch.work(work)));
         };
         if !self.plan.reads.is_empty() {
+            self.lock().openers_left = OPENERS;
             add(Box::new(Self::open_ahead));
             add(Box::new(Self::read));
+            (1..OPENERS).for_each(|_| add(Box::new(Self::open_ahead)));
         }
         for share in split(&self.plan.paths, path_threads) {
             if !share.is_empty() {
@@ -204,7 +214,10 @@ impl Prefetch {
 
     fn open_ahead(&self) {
         self.open_in_order();
-        self.lock().reader_opens = true;
+        let mut state = self.lock();
+        state.openers_left -= 1;
+        state.reader_opens |= state.openers_left == 0;
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -310,8 +323,20 @@ impl Prefetch {
         }
     }
 
-    /// Reads the data.
+    /// Reads the data. With a short slice, so that it runs as soon as a file is open or a read is complete, before threads that look
+    /// paths up; what the kernel refuses is done without.
     fn read(&self) {
+        let by_slice = |slice_us| {
+            if let Ok(Policy::Other { nice, .. }) = sched::current_thread_policy() {
+                let _ = sched::set_current_thread_policy(Policy::Other { nice, slice_us });
+            }
+        };
+        by_slice(Some(READER_SLICE_US));
+        self.read_in_order();
+        by_slice(None);
+    }
+
+    fn read_in_order(&self) {
         let mut reader = Reader {
             in_flight: VecDeque::new(),
             in_flight_pages: 0,
