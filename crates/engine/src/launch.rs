@@ -12,6 +12,7 @@ mod finish;
 mod path_profile;
 mod place;
 mod prefetch;
+mod ready;
 mod recorder;
 mod rings;
 mod track;
@@ -19,6 +20,7 @@ mod track;
 pub use coldness::Coldness;
 pub use path_profile::PathProfile;
 pub use prefetch::PrefetchOutcome;
+pub use ready::{Accompanied, ReadyLaunch};
 
 use crate::error::Result;
 use crate::fetch::cores::Cores;

@@ -22,7 +22,8 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use executor::{COPIES_MAX, Executor, FaultBurst, Members};
 pub use launch::{
-    Coldness, Launch, LaunchResult, Launches, MeasuredLaunch, PathProfile, PrefetchOutcome,
+    Accompanied, Coldness, Launch, LaunchResult, Launches, MeasuredLaunch, PathProfile,
+    PrefetchOutcome, ReadyLaunch,
 };
 pub use members::Rights;
 pub use params::{CorePolicy, EngineParams, FetchParams, FileOrder, ObserveParams, ThreadPolicy};

@@ -47,6 +47,16 @@ pub struct Rights {
 }
 
 impl Rights {
+    /// This process's own.
+    pub fn own() -> Self {
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: groups.into_iter().map(|group| group.as_raw()).collect(),
+        }
+    }
+
     /// Gives this thread these rights, while the guard lives.
     pub fn enter(&self) -> prepage_kernel::Result<FsUser> {
         FsUser::enter(self.uid, self.gid, Some(&self.groups))

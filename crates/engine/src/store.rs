@@ -8,7 +8,7 @@
 mod format;
 pub mod single;
 
-pub use format::decode;
+pub use format::{Next, decode};
 
 use crate::error::{Error, Result};
 use format::{encode, left_alone, write_left_alone};
@@ -245,7 +245,7 @@ impl Store {
         stored.tracked = None;
         stored.profile.files.retain(|file| is_shippable(&file.path));
         Arc::make_mut(&mut stored.launch.sequence).retain_paths(is_shippable);
-        Some(encode(&stored))
+        Some(encode(&stored, None))
     }
 
     /// Takes over a profile that was exported. An application that is known keeps how it is tracked.
@@ -272,7 +272,7 @@ impl Store {
     }
 
     fn put(&mut self, stored: StoredProfile) {
-        let bytes = encode(&stored);
+        let bytes = encode(&stored, None);
         if bytes.len() <= PROFILE_BYTES_MAX {
             self.queue(Task::Write(self.path_of(&stored.app), bytes));
         }

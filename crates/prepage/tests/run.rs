@@ -3,13 +3,15 @@
 mod common;
 
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
+use prepage_core::identity::{AppId, AppKind};
+use prepage_engine::store::{Next, single};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,6 +81,190 @@ fn what_is_too_small_to_gain_is_left_alone_by_the_first_program_alone() {
     }
     let said = launch();
     assert!(is_left_alone(&said) && said.lines().count() == 1, "{said}");
+}
+
+/// A store and a configuration by which launches of a program are helped as was decided ahead.
+struct Ready {
+    store: PathBuf,
+    config: PathBuf,
+    app: AppId,
+}
+
+impl Ready {
+    /// For `sh`.
+    fn new(directory: &TempDir) -> Ready {
+        let [store, config] = ["ready", "ready.toml"].map(|name| directory.path().join(name));
+        let text = "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\nn_refine = 0\n\
+                    n_chk = 1000000\nn_chk_costly = 1000000\n";
+        std::fs::write(&config, text).expect("written");
+        let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+        let app = AppId {
+            kind: AppKind::Executable,
+            name: shell.to_str().expect("text").into(),
+            owner: 0,
+        };
+        let ready = Ready { store, config, app };
+        // On a busy machine a recording may have begun too late to count.
+        let launch = |_| {
+            let file = directory.path().join("report-ready");
+            let _ = std::fs::remove_file(&file);
+            let mut launch =
+                ready.run(&["--report", file.to_str().expect("text"), "sh", "-c", ":"]);
+            assert!(launch.status().expect("prepage").success());
+            report(&file, 1);
+            ready.is_ready()
+        };
+        assert!((0..16).any(launch), "it is never ready");
+        ready
+    }
+
+    fn is_ready(&self) -> bool {
+        let next = single::next_launch(&self.store, &self.app, false);
+        matches!(next, Next::Ready(_))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Command {
+        let config = self.config.to_str().expect("text");
+        run(&self.store, &[&["--config", config], arguments].concat())
+    }
+}
+
+/// Makes `prepage run` with these arguments.
+type Way = Box<dyn Fn(&[&str]) -> Command>;
+
+/// What launches without help, to be recorded, and what launches `sh` as was decided ahead.
+fn ways(directory: &TempDir) -> [Way; 2] {
+    let (store, ready) = (directory.path().join("store"), Ready::new(directory));
+    [
+        Box::new(move |arguments| run(&store, arguments)),
+        Box::new(move |arguments| {
+            assert!(ready.is_ready());
+            ready.run(arguments)
+        }),
+    ]
+}
+
+#[test]
+fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_from_afterwards() {
+    let directory = TempDir::new();
+    let prepage = copy_for_others(directory.path());
+    let ready = Ready::new(&directory);
+    let launches = || {
+        let state = single::read_launch(&ready.store, &ready.app);
+        state.expect("whole").launches
+    };
+    let file = directory.path().join("report");
+    let launch = || {
+        let mut command = Command::new(&prepage);
+        command.args(["run", "--store"]).arg(&ready.store);
+        command.arg("--config").arg(&ready.config);
+        command.arg("--report").arg(&file);
+        let ran = command
+            .args(["--", "sh", "-c", "sleep 0.3; exit 9"])
+            .output();
+        assert_eq!(ran.expect("prepage").status.code(), Some(9));
+    };
+    let before = launches();
+    launch();
+    let record = report(&file, 1).remove(0);
+    assert_eq!(
+        (&record["end"], &record["decision"]["records"]),
+        (&"exit".into(), &false.into()),
+        "{record}"
+    );
+    assert!(record["prefetch"]["completed_us"].is_u64(), "{record}");
+    assert!(record["t_begin_to_exec_us"].is_u64(), "{record}");
+    wait_until("it to be learned from", || launches() == before + 1);
+    // Nothing else of prepage is needed before the command, and what cannot be learned costs nothing but that.
+    let others = ["prepage-launch", "prepage-control"];
+    for other in others {
+        std::fs::remove_file(directory.path().join(other)).expect("removed");
+    }
+    launch();
+    assert!(ready.is_ready());
+    assert_eq!(launches(), before + 1);
+}
+
+#[test]
+fn what_is_ready_does_not_outlive_what_it_was_decided_by() {
+    let directory = TempDir::new();
+    let ready = Ready::new(&directory);
+    // Another configuration: this launch is still helped, and the next one decided anew.
+    let config = std::fs::read_to_string(&ready.config).expect("read");
+    let config = config.replace(
+        "n_chk = 1000000\nn_chk_costly = 1000000",
+        "n_chk = 1\nn_chk_costly = 1",
+    );
+    std::fs::write(&ready.config, config).expect("written");
+    assert!(
+        ready
+            .run(&["sh", "-c", ":"])
+            .status()
+            .expect("prepage")
+            .success()
+    );
+    wait_until("it to be taken back", || !ready.is_ready());
+    assert!(
+        ready
+            .run(&["sh", "-c", ":"])
+            .status()
+            .expect("prepage")
+            .success()
+    );
+    // What is said of a launch comes from the whole profile.
+    let said = ready
+        .run(&["-v", "sh", "-c", ":"])
+        .output()
+        .expect("prepage");
+    assert!(text(&said.stderr).contains("fetching"), "{said:?}");
+}
+
+#[test]
+fn what_accompanies_a_launch_that_was_decided_ahead_may_be_killed() {
+    let directory = TempDir::new();
+    let ready = Ready::new(&directory);
+    let mut child = ready
+        .run(&["sh", "-c", "read line; exit 6"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("prepage");
+    let pid = child.id().to_string();
+    // It is in a session of its own, and holds the launch by a pidfd.
+    let holds = |process: &PathBuf| {
+        let infos = std::fs::read_dir(process.join("fdinfo"))
+            .into_iter()
+            .flatten();
+        let infos = infos
+            .flatten()
+            .filter_map(|info| std::fs::read_to_string(info.path()).ok());
+        infos
+            .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+            .any(|line| {
+                line.strip_prefix("Pid:")
+                    .is_some_and(|held| held.trim() == pid)
+            })
+    };
+    let beside = || {
+        let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+        let processes = processes.map(|process| process.path());
+        let mut ours = processes.filter(|process| {
+            std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name == "prepage\n")
+        });
+        ours.find(holds)
+    };
+    wait_until("what accompanies it", || beside().is_some());
+    let process = beside().expect("there");
+    let number = process.file_name().and_then(OsStr::to_str).expect("a pid");
+    let number = rustix::process::Pid::from_raw(number.parse().expect("a pid")).expect("not 0");
+    rustix::process::kill_process(number, Signal::KILL).expect("killed");
+    child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(b"go\n")
+        .expect("taken");
+    assert_eq!(child.wait().expect("ended").code(), Some(6));
+    assert!(ready.is_ready());
 }
 
 /// A program that is large enough to be helped.
@@ -248,9 +434,13 @@ fn wrong_options_are_usage_errors() {
 
 #[test]
 fn status_signals_and_streams_are_the_commands() {
-    let directory = TempDir::new();
-    let store = directory.path().join("store");
-    let sh = |line: &str| output(&store, &["--", "sh", "-c", line]);
+    for run in ways(&TempDir::new()) {
+        status_signals_and_streams_of(&run);
+    }
+}
+
+fn status_signals_and_streams_of(run: &dyn Fn(&[&str]) -> Command) {
+    let sh = |line: &str| run(&["--", "sh", "-c", line]).output().expect("prepage");
     assert_eq!(sh("exit 77").status.code(), Some(77));
     assert_eq!(sh("kill -KILL $$").status.signal(), Some(9));
     let ran = sh("echo out; echo err >&2");
@@ -260,7 +450,7 @@ fn status_signals_and_streams_are_the_commands() {
     );
     // SIGPIPE kills as it should: Rust's runtime ignores it.
     assert_eq!(sh("kill -PIPE $$").status.signal(), Some(13));
-    let mut child = run(&store, &["--", "cat"])
+    let mut child = run(&["--", "cat"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -271,7 +461,7 @@ fn status_signals_and_streams_are_the_commands() {
         "typed"
     );
     // The pid that was asked is the command's.
-    let child = run(&store, &["--", "sh", "-c", "echo $$"])
+    let child = run(&["--", "sh", "-c", "echo $$"])
         .stdout(Stdio::piped())
         .spawn();
     let child = child.expect("prepage");
@@ -282,13 +472,18 @@ fn status_signals_and_streams_are_the_commands() {
 
 #[test]
 fn nothing_is_inherited_and_no_child_is_left() {
-    let directory = TempDir::new();
-    let store = directory.path().join("store");
+    for run in ways(&TempDir::new()) {
+        what_is_inherited_and_left_by(&run);
+    }
+}
+
+fn what_is_inherited_and_left_by(run: &dyn Fn(&[&str]) -> Command) {
+    let output = |command: &[&str]| run(command).output().expect("prepage");
     let bare = Command::new("ls")
         .args(["/proc/self/fd"])
         .output()
         .expect("ls");
-    let ran = output(&store, &["--", "ls", "/proc/self/fd"]);
+    let ran = output(&["--", "sh", "-c", "exec ls /proc/self/fd"]);
     assert_eq!(
         text(&ran.stdout).lines().count(),
         text(&bare.stdout).lines().count()
@@ -296,7 +491,7 @@ fn nothing_is_inherited_and_no_child_is_left() {
     // A child of ours would be a child of the command.
     let line = "cat /proc/$$/task/$$/children; grep -E 'SigBlk|SigIgn' /proc/self/status";
     let bare = Command::new("sh").args(["-c", line]).output().expect("sh");
-    let ran = output(&store, &["--", "sh", "-c", line]);
+    let ran = output(&["--", "sh", "-c", line]);
     let count = |bytes: &[u8]| text(bytes).lines().next().unwrap_or("").split(' ').count();
     assert_eq!(count(&ran.stdout), count(&bare.stdout));
     let masks = |bytes: &[u8]| {
@@ -309,12 +504,7 @@ fn nothing_is_inherited_and_no_child_is_left() {
     assert_eq!(masks(&ran.stdout), masks(&bare.stdout));
     // The reader of a pipe waits for the command, not for what accompanies it.
     let begun = Instant::now();
-    let line = format!(
-        "{} run --store {} -- sh -c 'echo x; sleep 3 >/dev/null 2>&1 &' | cat",
-        env!("CARGO_BIN_EXE_prepage"),
-        store.display()
-    );
-    let piped = Command::new("sh").args(["-c", &line]).output().expect("sh");
+    let piped = output(&["--", "sh", "-c", "echo x; sleep 3 >/dev/null 2>&1 &"]);
     assert_eq!(text(&piped.stdout), "x\n");
     assert!(
         begun.elapsed() < Duration::from_secs(2),
@@ -1002,7 +1192,8 @@ fn root_without_the_right_to_trace_is_told_what_is_missing_once_a_launch() {
     let store = store.to_str().expect("text");
     // In a container, and where a tracefs is mounted all the same.
     const NO_TRACEFS: &str = r#"umount -q -a -t tracefs; exec "$@""#;
-    const TRACEFS: &str = r#"mount -t tracefs tracefs /sys/kernel/tracing && exec "$@""#;
+    const TRACEFS: &str =
+        r#"umount -q -a -t tracefs; mount -t tracefs tracefs /sys/kernel/tracing && exec "$@""#;
     let cases = [
         (NO_TRACEFS, "CAP_SYS_ADMIN", &["-v"][..]),
         (TRACEFS, "CAP_PERFMON", &[]),

@@ -5,6 +5,7 @@ use super::sequence::{LaunchSequence, SequenceRead};
 use crate::extent::{Extent, ExtentSet, by_key};
 use crate::identity::FileId;
 use crate::params::launch::{LaunchOrder, LaunchParams, LaunchStart};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a plan has to keep to on this machine.
@@ -17,7 +18,7 @@ pub struct PlanLimits {
 }
 
 /// One call of a prefetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedRead {
     /// Index in [`LaunchPlan::files`].
     pub file: u32,
@@ -26,7 +27,7 @@ pub struct PlannedRead {
 }
 
 /// One launch's prefetch.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPlan {
     /// When the application begins to run.
     pub start: LaunchStart,

@@ -1,9 +1,13 @@
 //! The format of a profile file, all numbers little-endian: 8 bytes magic; 4 bytes, the launches that the application is
-//! still left alone for, and their complement; 4 bytes CRC-32 of what follows; a postcard-encoded [`StoredProfile`].
+//! still left alone for, and their complement; 4 bytes CRC-32 of the profile; 4 bytes length of what is ready and 4 bytes CRC-32
+//! of it; what is ready; the profile. What is ready is a postcard-encoded [`ReadyLaunch`], or nothing; the profile a
+//! postcard-encoded [`StoredProfile`].
 //!
-//! That number is counted down in place: a launch that nothing is done for reads 16 bytes and writes 8.
+//! That number is counted down in place: a launch that nothing is done for reads 28 bytes and writes 8. One that is ready reads
+//! no more than what is ready.
 
 use super::{PROFILE_BYTES_MAX, StoredProfile};
+use crate::launch::ReadyLaunch;
 use prepage_core::launch::manager::{LaunchState, Phase};
 use prepage_kernel::readahead::readahead;
 use std::fs::{File, OpenOptions};
@@ -12,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// First bytes of every profile: the name and the version of the format.
-const MAGIC: &[u8; 8] = b"PREPAGE\x08";
+const MAGIC: &[u8; 8] = b"PREPAGE\x09";
 
 /// Its length.
 pub(super) const MAGIC_BYTES: u64 = MAGIC.len() as u64;
@@ -20,14 +24,18 @@ pub(super) const MAGIC_BYTES: u64 = MAGIC.len() as u64;
 /// Where the number of launches is, in bytes.
 const LEFT_ALONE_AT: usize = 8;
 
-/// Where the checksum is, in bytes.
+/// Where the checksum of the profile is, in bytes.
 const CRC_AT: usize = 16;
+
+/// Where the length of what is ready is, and its checksum, in bytes.
+const READY_BYTES_AT: usize = 20;
+const READY_CRC_AT: usize = 24;
 
 /// What is read ahead of a profile when its header is read, in bytes: a common read_ahead_kb, and most profiles whole.
 const READAHEAD_BYTES: u64 = 128 << 10;
 
-/// Where the payload begins, in bytes.
-const PAYLOAD_AT: usize = 20;
+/// Where what is ready begins, in bytes.
+const READY_AT: usize = 28;
 
 /// The launches that an application is still left alone for; 0 where it is not.
 pub(super) fn left_alone(launch: &LaunchState) -> u32 {
@@ -37,13 +45,20 @@ pub(super) fn left_alone(launch: &LaunchState) -> u32 {
     }
 }
 
-pub(super) fn encode(stored: &StoredProfile) -> Vec<u8> {
-    // Encoding into memory fails only for types without a known length, which a profile does not have.
+/// A profile file. What is ready is left out where there is no room for it.
+pub(super) fn encode(stored: &StoredProfile, ready: Option<&ReadyLaunch>) -> Vec<u8> {
+    // Encoding into memory fails only for types without a known length, which none of them has.
     let payload = postcard::to_stdvec(stored).unwrap_or_default();
-    let mut bytes = Vec::with_capacity(PAYLOAD_AT + payload.len());
+    let ready = ready.and_then(|ready| postcard::to_stdvec(ready).ok());
+    let room = PROFILE_BYTES_MAX.saturating_sub(READY_AT + payload.len());
+    let ready = ready.filter(|r| r.len() <= room).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(READY_AT + ready.len() + payload.len());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&left_alone_bytes(left_alone(&stored.launch)));
     bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+    bytes.extend_from_slice(&(ready.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&crc32fast::hash(&ready).to_le_bytes());
+    bytes.extend_from_slice(&ready);
     bytes.extend_from_slice(&payload);
     bytes
 }
@@ -71,24 +86,68 @@ pub(super) fn write_left_alone(path: &Path, left: u32) -> std::io::Result<()> {
     file.write_all_at(&left_alone_bytes(left), LEFT_ALONE_AT as u64)
 }
 
-/// Counts the number in a profile file down. Returns whether the application is left alone for this launch too; `false`
-/// where the file cannot say so.
-pub(super) fn count_left_alone(path: &Path) -> bool {
-    let counted = || -> std::io::Result<bool> {
+/// What a profile file says of the next launch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// The application is left alone.
+    LeftAlone,
+    /// It was decided ahead what is done for it.
+    Ready(Box<ReadyLaunch>),
+    /// It is to be decided by the whole profile.
+    Undecided,
+}
+
+/// What a profile file says of the next launch. That it is left alone is counted, in the file, and where it may not be, it is
+/// undecided; so it is where the file cannot say anything.
+pub(super) fn take_next(path: &Path, may_be_left_alone: bool) -> Next {
+    let taken = || -> std::io::Result<Option<Next>> {
         let file: File = OpenOptions::new().read(true).write(true).open(path)?;
         // Whoever is not left alone reads the rest next. A hint: without it that takes longer.
         let _ = readahead(file.as_fd(), 0, READAHEAD_BYTES);
-        let mut head = [0; CRC_AT];
+        let mut head = [0; READY_AT];
         file.read_exact_at(&mut head, 0)?;
-        let number = head.split_last_chunk::<8>().map(|(_, number)| *number);
-        let left = number.and_then(read_left_alone).unwrap_or(0);
-        if head[..LEFT_ALONE_AT] != MAGIC[..] || left <= 1 {
-            return Ok(false);
+        let Some(head) = Head::of(&head).filter(|_| head.starts_with(MAGIC)) else {
+            return Ok(None);
+        };
+        if head.left_alone > 1 && may_be_left_alone {
+            file.write_all_at(&left_alone_bytes(head.left_alone - 1), LEFT_ALONE_AT as u64)?;
+            return Ok(Some(Next::LeftAlone));
         }
-        file.write_all_at(&left_alone_bytes(left - 1), LEFT_ALONE_AT as u64)?;
-        Ok(true)
+        if head.left_alone > 0 || !(1..=PROFILE_BYTES_MAX).contains(&head.ready_bytes) {
+            return Ok(None);
+        }
+        let mut ready = vec![0; head.ready_bytes];
+        file.read_exact_at(&mut ready, READY_AT as u64)?;
+        if crc32fast::hash(&ready) != head.ready_crc {
+            return Ok(None);
+        }
+        let ready = postcard::from_bytes(&ready).ok();
+        Ok(ready
+            .filter(ReadyLaunch::is_valid)
+            .map(|ready| Next::Ready(Box::new(ready))))
     };
-    counted().unwrap_or(false)
+    taken().ok().flatten().unwrap_or(Next::Undecided)
+}
+
+/// What the first bytes say, behind the magic.
+struct Head {
+    left_alone: u32,
+    profile_crc: u32,
+    ready_bytes: usize,
+    ready_crc: u32,
+}
+
+impl Head {
+    /// `None` where there are too few, or the number of launches is damaged.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        Some(Self {
+            left_alone: read_left_alone(*bytes.get(LEFT_ALONE_AT..)?.first_chunk()?)?,
+            profile_crc: number(CRC_AT)?,
+            ready_bytes: number(READY_BYTES_AT)? as usize,
+            ready_crc: number(READY_CRC_AT)?,
+        })
+    }
 }
 
 /// Whether it is a profile of a later version of the format than this.
@@ -107,7 +166,7 @@ pub fn decode(bytes: &[u8]) -> Result<StoredProfile, String> {
     if bytes.len() > PROFILE_BYTES_MAX {
         return Err(format!("larger than {PROFILE_BYTES_MAX} bytes"));
     }
-    let Some((magic, rest)) = bytes.split_first_chunk::<8>() else {
+    let Some(magic) = bytes.first_chunk::<8>() else {
         return Err("shorter than its header".into());
     };
     if magic[..7] != MAGIC[..7] {
@@ -119,14 +178,16 @@ pub fn decode(bytes: &[u8]) -> Result<StoredProfile, String> {
             magic[7], MAGIC[7]
         ));
     }
-    let split = rest.split_first_chunk::<8>();
-    let split = split.and_then(|(left, rest)| Some((left, rest.split_first_chunk::<4>()?)));
-    let Some((left, (crc, payload))) = split else {
+    if bytes.len() < READY_AT {
         return Err("shorter than its header".into());
-    };
-    let left =
-        read_left_alone(*left).filter(|_| crc32fast::hash(payload) == u32::from_le_bytes(*crc));
-    let Some(left) = left else {
+    }
+    let whole = Head::of(bytes).and_then(|head| {
+        let (ready, payload) = bytes[READY_AT..].split_at_checked(head.ready_bytes)?;
+        let is_whole = crc32fast::hash(payload) == head.profile_crc
+            && crc32fast::hash(ready) == head.ready_crc;
+        is_whole.then_some((payload, head.left_alone))
+    });
+    let Some((payload, left)) = whole else {
         return Err("damaged: its checksum does not match".into());
     };
     let mut stored: StoredProfile = postcard::from_bytes(payload).map_err(|e| e.to_string())?;

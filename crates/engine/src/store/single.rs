@@ -1,11 +1,12 @@
 //! One profile of a store that no service has open: what a launch without a service reads, and writes when it is over.
 
-use super::format::{count_left_alone, decode, encode, is_newer};
+use super::format::{Next, decode, encode, is_newer, take_next};
 use super::{
     APPS_MAX, PROFILE_BYTES_MAX, StoredProfile, failed, lock, profile_path, read_bytes, replace,
     set_aside,
 };
 use crate::error::{Error, Result};
+use crate::launch::ReadyLaunch;
 use prepage_core::identity::AppId;
 use prepage_core::launch::manager::LaunchState;
 use rustix::fs::{FlockOperation, flock, statvfs};
@@ -18,10 +19,10 @@ use std::time::{Duration, SystemTime};
 /// Most profiles looked at for one that may be dropped.
 const DROPPED_TRIES_MAX: usize = 16;
 
-/// Whether an application is left alone for this launch too; counts the launch then. Takes no lock: of launches that
-/// count at the same time some may count as one.
-pub fn pass_launch(dir: &Path, app: &AppId) -> bool {
-    count_left_alone(&profile_path(dir, app))
+/// What is known of an application's next launch without reading its profile; counts the launch where it is left alone, if it
+/// may be. Takes no lock: of launches that count at the same time some may count as one.
+pub fn next_launch(dir: &Path, app: &AppId, may_be_left_alone: bool) -> Next {
+    take_next(&profile_path(dir, app), may_be_left_alone)
 }
 
 /// What is kept of an application's launches; empty where it is not known. Takes no lock: profiles are replaced whole.
@@ -49,8 +50,9 @@ fn unreadable(path: &Path, bytes: &[u8], reason: String) -> Error {
     }
 }
 
-/// Changes what is kept of an application's launches, under the store's lock, for which at most `wait_max` is waited.
-/// Returns with the new state on disk; with a warning where a damaged profile was set aside.
+/// Changes what is kept of an application's launches, under the store's lock, for which at most `wait_max` is waited. `change`
+/// returns what is ready for the next launch. Returns with the new state on disk; with a warning where a damaged profile was set
+/// aside.
 ///
 /// # Errors
 /// [`Error::StoreLocked`] while a service has the store; [`Error::NewerProfile`] where the profile is of a newer format, and
@@ -59,7 +61,7 @@ pub fn change_launch(
     dir: &Path,
     app: &AppId,
     wait_max: Duration,
-    change: impl FnOnce(&mut LaunchState),
+    change: impl FnOnce(&mut LaunchState) -> Option<ReadyLaunch>,
 ) -> Result<Option<String>> {
     make_directory(dir)?;
     let _lock = lock(dir, wait_max)?;
@@ -73,8 +75,8 @@ pub fn change_launch(
         },
         None => make_room(dir),
     }
-    change(&mut stored.launch);
-    let bytes = encode(&stored);
+    let ready = change(&mut stored.launch);
+    let bytes = encode(&stored, ready.as_ref());
     if bytes.len() > PROFILE_BYTES_MAX {
         let origin = path.display().to_string();
         let reason = format!("larger than {PROFILE_BYTES_MAX} bytes");

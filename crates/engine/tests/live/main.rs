@@ -11,6 +11,7 @@ mod late;
 mod launch_blocks;
 mod launch_fetch;
 mod launch_places;
+mod launch_ready;
 mod launch_record;
 mod launch_rig;
 mod mappings;

@@ -3,13 +3,13 @@
 use prepage_core::app::Profile;
 use prepage_core::extent::Extent;
 use prepage_core::identity::{AppId, AppKind, FileId};
-use prepage_core::launch::manager::{LaunchFacts, LaunchState, OffReason, Phase, begin};
+use prepage_core::launch::manager::{Decision, LaunchFacts, LaunchState, OffReason, Phase, begin};
 use prepage_core::launch::paths::{PathRead, PathReplay};
-use prepage_core::launch::plan::PlanLimits;
+use prepage_core::launch::plan::{LaunchPlan, PlanLimits, PlannedRead};
 use prepage_core::launch::sequence::{LaunchSequence, SequenceFile, SequenceRead};
-use prepage_core::params::launch::LaunchParams;
-use prepage_engine::Error;
-use prepage_engine::store::{APPS_MAX, Store, TrackedBy, decode, single};
+use prepage_core::params::launch::{LaunchParams, LaunchStart};
+use prepage_engine::store::{APPS_MAX, Next, Store, TrackedBy, decode, single};
+use prepage_engine::{Error, FetchParams, ReadyLaunch};
 use prepage_kernel::testing::machine::Directory;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,10 @@ fn a_profile_of(directory: &Directory) -> PathBuf {
     let found = paths.find(|path| path.extension().is_some_and(|e| e == "profile"));
     found.expect("a profile")
 }
+
+/// Where the checksum of a profile is in its file, and the profile where nothing is ready.
+const CRC_AT: usize = 16;
+const PROFILE_AT: usize = 28;
 
 fn profile(switches: u64) -> Profile {
     Profile {
@@ -254,28 +258,30 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
             call_bytes_max: 1 << 20,
         },
     };
-    let mut seed = 1u64;
+    let (mut seed, mut decoded) = (1u64, 0);
     for _ in 0..20_000 {
         let mut forged = whole.clone();
         for _ in 0..3 {
             seed = seed
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
-            let position = 12 + (seed >> 33) as usize % (forged.len() - 12);
+            let position = PROFILE_AT + (seed >> 33) as usize % (forged.len() - PROFILE_AT);
             forged[position] = (seed >> 20) as u8;
         }
-        let crc = crc32fast::hash(&forged[12..]);
-        forged[8..12].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32fast::hash(&forged[PROFILE_AT..]);
+        forged[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
         if let Ok(mut stored) = decode(&forged) {
+            decoded += 1;
             assert!(stored.profile.is_valid() && stored.launch.is_valid());
             begin(&mut stored.launch, &facts, &LaunchParams::default());
             assert!(stored.launch.is_valid());
         }
     }
+    assert!(decoded > 0, "none passed the checksum");
     let error = store
-        .import(b"PREPAGE\x09whatever")
+        .import(b"PREPAGE\x0awhatever")
         .expect_err("another version");
-    assert!(error.to_string().contains("for format 8"), "{error}");
+    assert!(error.to_string().contains("for format 9"), "{error}");
     assert_eq!(store.list().len(), 1);
 }
 
@@ -319,6 +325,122 @@ fn write_until_killed() -> ! {
     }
 }
 
+/// What is ready for a launch that is to read so many pages of a file.
+fn ready(pages: u64) -> ReadyLaunch {
+    let plan = LaunchPlan {
+        files: vec![FileId {
+            path: "/usr/bin/a".into(),
+            device: (254, 0),
+            inode: 7,
+            size: 1 << 20,
+            mtime_ns: 1,
+        }],
+        reads: vec![PlannedRead {
+            file: 0,
+            extent: Extent::new(0, pages),
+        }],
+        ..LaunchPlan::default()
+    };
+    let decision = Decision {
+        prefetch: Some(Arc::new(plan)),
+        ..Decision::default()
+    };
+    let ready = ReadyLaunch::of(&decision, &FetchParams::default(), &LaunchParams::default());
+    ready.expect("helped, and neither recorded nor held out")
+}
+
+#[test]
+fn what_is_ready_is_there_for_the_next_launch_and_gone_with_the_next_change() {
+    let directory = Directory::new();
+    let app = app("/usr/bin/a");
+    let change = |ready: Option<ReadyLaunch>| {
+        let wait_max = std::time::Duration::from_secs(1);
+        let changed = single::change_launch(&directory.0, &app, wait_max, |state| {
+            state.launches += 1;
+            ready
+        });
+        assert!(matches!(changed, Ok(None)), "{changed:?}");
+    };
+    let next = || single::next_launch(&directory.0, &app, true);
+    assert_eq!(next(), Next::Undecided, "nothing is known");
+    change(Some(ready(16)));
+    assert_eq!(next(), Next::Ready(Box::new(ready(16))));
+    assert_eq!(next(), Next::Ready(Box::new(ready(16))), "looked at again");
+    let state = single::read_launch(&directory.0, &app).expect("whole");
+    assert_eq!(state.launches, 1);
+    // No damage of it is taken for what is ready, nor the profile for whole.
+    let path = a_profile_of(&directory);
+    let whole = std::fs::read(&path).expect("read");
+    for position in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[position] ^= 1 << (position % 8);
+        std::fs::write(&path, &damaged).expect("written");
+        assert!(decode(&damaged).is_err(), "flipped at {position}");
+        let next = next();
+        let is_as_it_was = next == Next::Ready(Box::new(ready(16)));
+        assert!(
+            next == Next::Undecided || is_as_it_was,
+            "flipped at {position}: {next:?}"
+        );
+    }
+    for cut in 0..whole.len().min(64) {
+        std::fs::write(&path, &whole[..cut]).expect("written");
+        assert_eq!(next(), Next::Undecided, "cut at {cut}");
+    }
+    // Forged: whatever passes the checksum may be anything, and is bounded.
+    let len = u32::from_le_bytes(whole[20..24].try_into().expect("four")) as usize;
+    for position in PROFILE_AT..PROFILE_AT + len {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut forged = whole.clone();
+            forged[position] = value;
+            let crc = crc32fast::hash(&forged[PROFILE_AT..PROFILE_AT + len]);
+            forged[24..28].copy_from_slice(&crc.to_le_bytes());
+            std::fs::write(&path, &forged).expect("written");
+            let _ = next();
+        }
+    }
+    std::fs::write(&path, &whole).expect("written");
+    change(None);
+    assert_eq!(next(), Next::Undecided);
+    // A service decides by itself: what it keeps has nothing ready.
+    change(Some(ready(8)));
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    store.save(&app, &profile(1));
+    store.flush();
+    assert_eq!(next(), Next::Undecided);
+}
+
+#[test]
+fn only_what_is_helped_and_neither_recorded_nor_held_out_is_ready() {
+    let (fetch, params) = (FetchParams::default(), LaunchParams::default());
+    let is_ready = |decision: Decision| ReadyLaunch::of(&decision, &fetch, &params).is_some();
+    let prefetch = |start| {
+        let plan = LaunchPlan {
+            start,
+            ..LaunchPlan::default()
+        };
+        Some(Arc::new(plan))
+    };
+    let helped = Decision {
+        prefetch: prefetch(LaunchStart::Together),
+        ..Decision::default()
+    };
+    assert!(is_ready(helped.clone()));
+    assert!(!is_ready(Decision::default()));
+    assert!(!is_ready(Decision {
+        records: true,
+        ..helped.clone()
+    }));
+    assert!(!is_ready(Decision {
+        is_held_out: true,
+        ..helped.clone()
+    }));
+    assert!(!is_ready(Decision {
+        prefetch: prefetch(LaunchStart::Before),
+        ..helped
+    }));
+}
+
 #[test]
 fn an_application_that_is_left_alone_is_counted_down_in_place() {
     let directory = Directory::new();
@@ -327,16 +449,18 @@ fn an_application_that_is_left_alone_is_counted_down_in_place() {
     let begun = single::change_launch(&directory.0, &app, wait_max, |state| {
         state.phase = Phase::Off(OffReason::TooSmall);
         (state.retry_left, state.launches) = (3, 10);
+        None
     });
     assert!(matches!(begun, Ok(None)), "{begun:?}");
-    assert!(single::pass_launch(&directory.0, &app));
+    let is_left_alone = || single::next_launch(&directory.0, &app, true) == Next::LeftAlone;
+    assert!(is_left_alone());
     let read = || single::read_launch(&directory.0, &app).expect("whole");
     assert_eq!((read().retry_left, read().launches), (2, 11));
     {
         // A service counts on, and so does who comes after it.
         let (mut store, warnings) = Store::open(&directory.0).expect("open");
         assert!(warnings.is_empty(), "{warnings:?}");
-        let locked = single::change_launch(&directory.0, &app, Default::default(), |_| {});
+        let locked = single::change_launch(&directory.0, &app, Default::default(), |_| None);
         assert!(
             matches!(locked, Err(Error::StoreLocked { .. })),
             "{locked:?}"
@@ -345,6 +469,6 @@ fn an_application_that_is_left_alone_is_counted_down_in_place() {
         assert!(!store.pass_launch(&app), "it is learned anew");
     }
     assert_eq!((read().retry_left, read().launches), (1, 12));
-    assert!(!single::pass_launch(&directory.0, &app));
+    assert!(!is_left_alone());
     assert_eq!(read().retry_left, 1, "that launch was not counted");
 }

@@ -175,7 +175,10 @@ impl Prepage {
     /// Has prepage know this of a program at its next launch, in a store of its own.
     pub fn make_known(&self, program: &str, app: &AppId, state: &LaunchState) -> Result<()> {
         let directory = self.made_store(program);
-        let made = single::change_launch(&directory, app, LOCK_MAX, |kept| *kept = state.clone());
+        let made = single::change_launch(&directory, app, LOCK_MAX, |kept| {
+            *kept = state.clone();
+            None
+        });
         made.context("write", directory.display()).map(|_| ())
     }
 

@@ -1,10 +1,10 @@
 //! What the program `prepage` does itself, and what it leaves to others.
 //!
 //! With a cold page cache a launch waits for every part of this program that it touches, one after the other. So the
-//! program finds out which launches it has nothing to do for, and nothing else: `prepage-launch` holds what helps the others,
-//! `prepage-control` the parser of all commands and what they do.
+//! program finds out which launches it has nothing to do for, and helps those that were decided ahead, and nothing else:
+//! `prepage-launch` holds what decides and records the others, `prepage-control` the parser of all commands and what they do.
 
-use super::run::{self, Found, RunArguments};
+use super::run::{self, Found, Known, RunArguments};
 use crate::client::SOCKET_DEFAULT;
 use crate::config::STATE_DEFAULT;
 use prepage_kernel::clock::monotonic_ns;
@@ -44,8 +44,10 @@ pub fn front() -> ExitCode {
 
 fn launch_by(asked: u64, arguments: &RunArguments, words: &[OsString]) -> ExitCode {
     let (socket, store) = (Path::new(SOCKET_DEFAULT), Path::new(STATE_DEFAULT));
-    if run::is_left_alone(arguments, socket, store) {
-        return run::execute(arguments);
+    match run::known(arguments, socket, store) {
+        Known::LeftAlone => return run::execute(arguments),
+        Known::Ready(ahead) => return run::ready::run(arguments, *ahead, asked, &beside(LAUNCH)),
+        Known::Undecided => {}
     }
     let found = Found {
         asked,
@@ -85,9 +87,16 @@ fn become_program(name: &str, words: &[impl AsRef<OsStr>]) -> String {
 }
 
 /// `prepage-launch`: a launch that `prepage` has something to do for. Its first word is what `prepage` found, the others those
-/// of `prepage run`.
+/// of `prepage run`; or `over`, and a launch that is over is on standard input (`run::ready::Over`).
 pub fn launch() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let [word] = &words[..]
+        && word == run::ready::OVER
+        && let Some(over) = run::ready::Over::read()
+    {
+        run::learn(over);
+        return ExitCode::SUCCESS;
+    }
     let asked_for = words.split_first().and_then(|(found, rest)| {
         let found = Found::of_word(found.to_str()?)?;
         Some((run::plain(rest)?, found))

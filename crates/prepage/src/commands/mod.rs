@@ -1,7 +1,7 @@
 //! The commands of `prepage`: each is a call to the service and its answer in words, or as JSON.
 //!
-//! `prepage run` is read from the disk before what it launches, so it is a small program by itself ([`front()`]); it gives
-//! launches that are helped to `prepage-launch`, and the other commands to `prepage-control`.
+//! `prepage run` is read from the disk before what it launches, so it is a small program by itself ([`front()`]); it helps
+//! launches that were decided ahead, and gives others to `prepage-launch`, and the other commands to `prepage-control`.
 
 mod agent;
 mod apps;

@@ -4,14 +4,16 @@
 
 mod alone;
 mod by_service;
-mod left_alone;
+mod known;
 mod own_cost;
 mod plain;
 mod progress;
+pub mod ready;
 mod tracer;
 mod words;
 
-pub use left_alone::{Found, is_left_alone};
+pub use alone::learn;
+pub use known::{Ahead, Found, Known, known};
 pub use plain::plain;
 
 use crate::client::Client;
@@ -45,7 +47,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(50);
 ///
 /// An application is known by its executable, or by the script, jar or module that is run: `python3 x.py`,
 /// `bash x.sh`, `java -jar x.jar`, `node x.js`. So is what a command runs that only runs others: `nice x`, `timeout 9 x`.
-#[derive(Clone, Debug, PartialEq, Args)]
+#[derive(Clone, Debug, PartialEq, Args, Default)]
 #[command(after_long_help = "\
 ORDER:
   launch       as launches first access the pages
@@ -133,7 +135,8 @@ impl RunArguments {
 
     /// The process that is split off has the root directory for its own.
     fn make_absolute(&mut self) {
-        for path in [&mut self.store, &mut self.report].into_iter().flatten() {
+        let paths = [&mut self.store, &mut self.report, &mut self.config];
+        for path in paths.into_iter().flatten() {
             // Only an empty path has none: it is refused where it is used.
             *path = std::path::absolute(&*path).unwrap_or_default();
         }

@@ -11,7 +11,7 @@ use prepage_core::launch::manager::{self, Decision, LaunchFacts, LaunchState, Le
 use prepage_core::launch::plan::PlanLimits;
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::LaunchParams;
-use prepage_engine::LaunchResult;
+use prepage_engine::{FetchParams, LaunchResult, ReadyLaunch};
 use prepage_kernel::block::BlockDevice;
 use prepage_kernel::mountinfo::{self, mount_of};
 use prepage_kernel::open::{FileKind, FileStat, cached_stat_in_root, process_root};
@@ -98,6 +98,22 @@ impl Circumstances {
             decision,
             state: begun,
         }
+    }
+
+    /// What is ready for the next launch in this state, by these parameters: as if nothing had changed until then.
+    pub fn ready(
+        &self,
+        state: &LaunchState,
+        fetch: &FetchParams,
+        params: &LaunchParams,
+    ) -> Option<ReadyLaunch> {
+        let next = Self {
+            params: params.clone(),
+            changed_files: Vec::new(),
+            ..*self
+        };
+        let decided = next.decide(state, &LaunchOptions::default());
+        ReadyLaunch::of(&decided.decision, fetch, params)
     }
 
     /// Applies a launch that is over to the state: its beginning, its end, the generation that may be due, and where the pages

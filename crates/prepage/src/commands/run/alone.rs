@@ -2,20 +2,23 @@
 //! was learned once the launch is over. It holds nothing that the command inherits.
 
 use super::own_cost::{Moments, charge};
-use super::{Asked, append_record, configuration, execute, execute_held, words};
+use super::ready::Over;
+use super::{Asked, RunArguments, append_record, configuration, execute, execute_held, words};
 use crate::config::Config;
 use crate::identity::ProcessFacts;
 use crate::launch::decide::{Circumstances, Decided};
+use crate::launch::options::LaunchOptions;
 use crate::launch::record::LaunchRecord;
 use prepage_core::launch::manager::LaunchState;
 use prepage_core::machine::Nanos;
 use prepage_core::params::launch::LaunchStart;
-use prepage_engine::store::single;
-use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, Rights};
+use prepage_engine::store::{Next, single};
+use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, ReadyLaunch, Rights};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::process::own_pid;
+use prepage_kernel::sched::{self, Policy};
+use prepage_kernel::signals;
 use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
-use prepage_kernel::{sched, signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -23,7 +26,7 @@ use rustix::process::Signal;
 use rustix::time::Timespec;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -45,7 +48,7 @@ const HELPED_RINGS_WAIT_MAX: Duration = Duration::from_millis(5);
 const PREFETCH_MAX: Duration = Duration::from_secs(30);
 
 /// How long the command may take from then until it is executed.
-const EXEC_MAX: Duration = Duration::from_secs(5);
+pub const EXEC_MAX: Duration = Duration::from_secs(5);
 
 /// How much longer than the longest launch is waited for its result.
 const RESULT_MARGIN: Duration = Duration::from_secs(5);
@@ -55,7 +58,10 @@ const LOCK_MAX: Duration = Duration::from_secs(10);
 
 /// How long it lives on after SIGTERM, in seconds. A service manager sends it as soon as a unit's own process has ended, which
 /// may be the launch that was observed, and kills what is left long after.
-const END_AFTER_S: u32 = 5;
+pub const END_AFTER_S: u32 = 5;
+
+/// Nice value of what learns from a launch that is over.
+const LEARN_NICE: i32 = 19;
 
 /// Launches recorded at once: every recording makes each event of the machine dearer.
 const RECORDERS_MAX: usize = 4;
@@ -69,7 +75,8 @@ pub fn run(asked: Asked) -> ExitCode {
     let config = configuration(arguments.config.as_deref());
     let store = arguments.store.clone();
     let store = store.unwrap_or_else(|| config.service.state.clone());
-    if arguments.may_be_left_alone() && single::pass_launch(&store, &asked.app) {
+    let next = || single::next_launch(&store, &asked.app, true);
+    if arguments.may_be_left_alone() && next() == Next::LeftAlone {
         arguments.say(format_args!("{} is left alone", asked.app));
         return execute(&arguments);
     }
@@ -110,6 +117,61 @@ pub fn run(asked: Asked) -> ExitCode {
             execute(&arguments)
         }
     }
+}
+
+/// Learns from a launch that was helped by what was ready.
+pub fn learn(over: Over) {
+    let _ = signals::ends_after(Signal::TERM.as_raw(), END_AFTER_S);
+    // Nobody waits for it.
+    let _ = sched::set_current_thread_policy(Policy::Other {
+        nice: LEARN_NICE,
+        slice_us: None,
+    });
+    let config = configuration(over.config.as_deref().map(Path::new));
+    let (executed, launch) = (over.launch.executed, over.launch);
+    let alone = Alone {
+        asked: Asked {
+            app: over.app,
+            process: ProcessFacts {
+                exe: over.exe,
+                ..ProcessFacts::default()
+            },
+            options: LaunchOptions::default(),
+            arguments: RunArguments {
+                report: over.report.map(Into::into),
+                ..RunArguments::default()
+            },
+            at: over.found.asked,
+            not_left_alone: Some(over.found.not_left_alone),
+        },
+        config,
+        store: over.store.into(),
+        speaker: None,
+        not_left_alone: over.found.not_left_alone,
+    };
+    let Some((circumstances, decided)) = alone.decide() else {
+        return;
+    };
+    let mut result = launch.into_result(over.root_pid, over.began_wall_ns);
+    let moments = Moments {
+        asked: over.found.asked,
+        not_left_alone: over.found.not_left_alone,
+        began: over.began,
+        executed,
+    };
+    charge(&mut result.measured, &moments);
+    let mut record = LaunchRecord::new(&alone.asked.app, &decided, &result);
+    record.t_begin_to_exec_us = Some(executed.saturating_sub(over.began) / 1_000);
+    // What was ready is not what is decided any more, where other launches or another configuration came in between.
+    match ReadyLaunch::of(
+        &decided.decision,
+        &alone.config.engine().fetch,
+        &circumstances.params,
+    ) {
+        Some(_) => alone.keep(&circumstances, &result),
+        None => alone.unready(&circumstances),
+    }
+    alone.report(&record);
 }
 
 fn speaker() -> Option<File> {
@@ -184,15 +246,10 @@ impl Alone {
     }
 
     fn launch(&self, root_pid: i32, decided: &Decided) -> Launch {
-        let groups = rustix::process::getgroups().unwrap_or_default();
         Launch {
             id: ID,
             root_pid,
-            rights: Rights {
-                uid: rustix::process::geteuid().as_raw(),
-                gid: rustix::process::getegid().as_raw(),
-                groups: groups.into_iter().map(|group| group.as_raw()).collect(),
-            },
+            rights: Rights::own(),
             began: monotonic_ns(),
             began_wall_ns: wall_ns(),
             decision: decided.decision.clone(),
@@ -388,16 +445,29 @@ impl Alone {
         place.ok()
     }
 
+    /// What is ready for the next launch.
+    fn ready(&self, circumstances: &Circumstances, state: &LaunchState) -> Option<ReadyLaunch> {
+        circumstances.ready(state, &self.config.engine().fetch, &self.config.launch)
+    }
+
     fn keep(&self, circumstances: &Circumstances, result: &LaunchResult) {
         let app = &self.asked.app;
         let kept = single::change_launch(&self.store, app, LOCK_MAX, |state| {
             let learned = circumstances.conclude(state, result);
             self.say(words::learned(app, &learned, state));
+            self.ready(circumstances, state)
         });
         match kept {
             Ok(warning) => warning.iter().for_each(|warning| self.say(warning)),
             Err(error) => self.say(format_args!("what was learned is not kept: {error}")),
         }
+    }
+
+    /// Has nothing stand ready that is not decided any more.
+    fn unready(&self, circumstances: &Circumstances) {
+        let _ = single::change_launch(&self.store, &self.asked.app, LOCK_MAX, |state| {
+            self.ready(circumstances, state)
+        });
     }
 
     fn report(&self, record: &LaunchRecord) {
@@ -439,7 +509,8 @@ fn wait_for_result(launches: &Launches, wait_max: Duration) -> Option<LaunchResu
     }
 }
 
-fn wall_ns() -> i64 {
+/// Nanoseconds since 1970.
+pub fn wall_ns() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
         i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)

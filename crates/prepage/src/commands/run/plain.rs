@@ -1,7 +1,7 @@
 //! The command line of `prepage run`, as it is commonly given: read without the parser of all commands, which is a third
 //! of a megabyte that a launch with a cold page cache would wait for.
 
-use super::{Record, RunArguments, parse_word};
+use super::{RunArguments, parse_word};
 use std::ffi::{OsStr, OsString};
 
 /// The words after `run`; `None` where they are for the parser of all commands: help, mistakes, and what is seldom given
@@ -13,17 +13,7 @@ pub fn plain(words: &[OsString]) -> Option<RunArguments> {
 }
 
 fn plain_with(words: &[OsString], store: Option<OsString>) -> Option<RunArguments> {
-    let mut arguments = RunArguments {
-        cold: false,
-        order: None,
-        start: None,
-        record: Record::Auto,
-        verbose: false,
-        store: None,
-        config: None,
-        report: None,
-        command: Vec::new(),
-    };
+    let mut arguments = RunArguments::default();
     let (mut words, mut record) = (words.iter(), None);
     loop {
         let rest = words.as_slice();

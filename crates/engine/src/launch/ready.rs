@@ -1,0 +1,169 @@
+//! A launch that was decided ahead, when the one before was over: what is known is fetched for it, and nothing is recorded. Who
+//! helps it needs nothing but this, and what it teaches is learned when it is over.
+
+use crate::error::{Error, Result};
+use crate::launch::place::Place;
+use crate::launch::prefetch::{Prefetch, PrefetchOutcome};
+use crate::launch::{LaunchResult, MeasuredLaunch};
+use crate::members::Rights;
+use crate::params::FetchParams;
+use prepage_core::identity::FileId;
+use prepage_core::launch::manager::{Decision, Help};
+use prepage_core::launch::plan::LaunchPlan;
+use prepage_core::launch::recording::LaunchEnd;
+use prepage_core::machine::Nanos;
+use prepage_core::params::launch::{LaunchParams, LaunchStart};
+use prepage_kernel::Process;
+use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::page::page_size;
+use prepage_kernel::process::own_pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is done for the next launch of an application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadyLaunch {
+    plan: LaunchPlan,
+    /// Page size that the plan is for, in bytes.
+    page_bytes: u64,
+    /// As [`FetchParams`] has them.
+    depth_bytes: u64,
+    path_threads: usize,
+    watchdog_ms: u64,
+    /// How long a launch may take, in milliseconds.
+    t_timeout_ms: u64,
+}
+
+/// How long the reads under way are waited for when the launch is over: a disk's.
+const SETTLE_MAX: Duration = Duration::from_millis(200);
+
+impl ReadyLaunch {
+    /// What was decided for the next launch; `None` where that is to be recorded or held out, or waits for its prefetch, which takes
+    /// more than this.
+    pub fn of(decision: &Decision, fetch: &FetchParams, launch: &LaunchParams) -> Option<Self> {
+        let is_plain = !decision.records && !decision.is_held_out;
+        let plan = decision.prefetch.as_ref().filter(|_| is_plain)?;
+        (plan.start == LaunchStart::Together).then(|| Self {
+            plan: LaunchPlan::clone(plan),
+            page_bytes: page_size(),
+            depth_bytes: fetch.launch_depth_bytes,
+            path_threads: fetch.path_threads,
+            watchdog_ms: fetch.watchdog_ms,
+            t_timeout_ms: launch.t_timeout_ms,
+        })
+    }
+
+    /// Whether it is for this machine as it is.
+    pub fn is_valid(&self) -> bool {
+        self.page_bytes == page_size()
+    }
+
+    /// Fetches for a launch of this process's user that began at `began`, with threads of its own, until the launch is over.
+    /// `root` is its process, if that is not gone already; `wait_exec` waits for its exec, and says whether it came. Returns what
+    /// the launch was; `None` where it was none.
+    ///
+    /// # Errors
+    /// Where this process cannot see its own root directory.
+    pub fn accompany(
+        self,
+        root: Option<&Process>,
+        began: Nanos,
+        wait_exec: impl FnOnce() -> bool,
+    ) -> Result<Option<Accompanied>> {
+        let place = Place::of(own_pid(), Rights::own()).map_err(Error::Kernel)?;
+        let fetch = FetchParams {
+            launch_depth_bytes: self.depth_bytes,
+            watchdog_ms: self.watchdog_ms,
+            ..FetchParams::default()
+        };
+        let prefetch = Prefetch::new(Arc::new(self.plan), Arc::new(place), began, &fetch);
+        let prefetch = Arc::new(prefetch);
+        for task in prefetch.tasks(self.path_threads) {
+            // One that hangs is not waited for.
+            if std::thread::Builder::new().spawn(task).is_err() {
+                prefetch.give_up(1);
+            }
+        }
+        let executed = wait_exec().then(monotonic_ns);
+        let limit = Duration::from_millis(self.t_timeout_ms);
+        let end = executed.map(|_| root.map_or(LaunchEnd::Exit, |root| wait_for_end(root, limit)));
+        let ended = monotonic_ns();
+        prefetch.cancel();
+        prefetch.wait(SETTLE_MAX);
+        let (outcome, stale_files) = prefetch.outcome();
+        Ok(executed.zip(end).map(|(executed, end)| Accompanied {
+            executed,
+            launch_us: ended.saturating_sub(began) / 1_000,
+            end,
+            prefetch: outcome,
+            stale_files,
+        }))
+    }
+}
+
+/// Until the process ends, or the limit is over.
+fn wait_for_end(process: &Process, limit: Duration) -> LaunchEnd {
+    let until = std::time::Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        let left = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [PollFd::from_borrowed_fd(process.pidfd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&left)) {
+            Err(Errno::INTR) => {}
+            Ok(1..) => return LaunchEnd::Exit,
+            Ok(0) | Err(_) => return LaunchEnd::Timeout,
+        }
+    }
+}
+
+/// A launch that was helped by what was ready, and is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accompanied {
+    /// When its command was executed, on the monotonic clock.
+    pub executed: Nanos,
+    /// From its beginning to its end, in microseconds.
+    pub launch_us: u64,
+    /// Why it was taken to be over.
+    pub end: LaunchEnd,
+    /// What was fetched.
+    pub prefetch: PrefetchOutcome,
+    /// Files of the plan that were found changed or gone.
+    pub stale_files: Vec<FileId>,
+}
+
+impl Accompanied {
+    /// As the result of a launch that began at that time since 1970, in nanoseconds, by this process.
+    pub fn into_result(self, root_pid: i32, began_wall_ns: i64) -> LaunchResult {
+        LaunchResult {
+            id: 0,
+            root_pid,
+            recording: None,
+            is_given_up: false,
+            unresolved_pages: 0,
+            measured: MeasuredLaunch {
+                began_ns: began_wall_ns,
+                launch_us: self.launch_us,
+                help_us: 0,
+                end: self.end,
+                recording_us: 0,
+                device_pages: self.prefetch.pages,
+                // Nobody saw when it was idle.
+                help: match self.end {
+                    LaunchEnd::Timeout => Help::None,
+                    _ => Help::Helped,
+                },
+                stale_files: self.stale_files,
+            },
+            prefetch: Some(self.prefetch),
+            named_us: 0,
+            block_map: None,
+            accounted: None,
+        }
+    }
+}
