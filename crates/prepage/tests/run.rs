@@ -189,6 +189,7 @@ fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_fr
 fn what_is_ready_does_not_outlive_what_it_was_decided_by() {
     let directory = TempDir::new();
     let ready = Ready::new(&directory);
+    let launch = || ready.run(&["sh", "-c", ":"]).status().expect("prepage");
     // Another configuration: this launch is still helped, and the next one decided anew.
     let config = std::fs::read_to_string(&ready.config).expect("read");
     let config = config.replace(
@@ -196,21 +197,9 @@ fn what_is_ready_does_not_outlive_what_it_was_decided_by() {
         "n_chk = 1\nn_chk_costly = 1",
     );
     std::fs::write(&ready.config, config).expect("written");
-    assert!(
-        ready
-            .run(&["sh", "-c", ":"])
-            .status()
-            .expect("prepage")
-            .success()
-    );
+    assert!(launch().success());
     wait_until("it to be taken back", || !ready.is_ready());
-    assert!(
-        ready
-            .run(&["sh", "-c", ":"])
-            .status()
-            .expect("prepage")
-            .success()
-    );
+    assert!(launch().success());
     // What is said of a launch comes from the whole profile.
     let said = ready
         .run(&["-v", "sh", "-c", ":"])

@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is done for the next launch of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,13 +41,17 @@ pub struct ReadyLaunch {
 const SETTLE_MAX: Duration = Duration::from_millis(200);
 
 impl ReadyLaunch {
-    /// What was decided for the next launch; `None` where that is to be recorded or held out, or waits for its prefetch, which takes
-    /// more than this.
-    pub fn of(decision: &Decision, fetch: &FetchParams, launch: &LaunchParams) -> Option<Self> {
+    /// The plan of a launch that needs no more than this; `None` where it is to be recorded or held out, or waits for its prefetch.
+    pub fn plan_of(decision: &Decision) -> Option<&LaunchPlan> {
         let is_plain = !decision.records && !decision.is_held_out;
-        let plan = decision.prefetch.as_ref().filter(|_| is_plain)?;
-        (plan.start == LaunchStart::Together).then(|| Self {
-            plan: LaunchPlan::clone(plan),
+        let plan = decision.prefetch.as_deref().filter(|_| is_plain)?;
+        (plan.start == LaunchStart::Together).then_some(plan)
+    }
+
+    /// What was decided for the next launch, if it needs no more ([`ReadyLaunch::plan_of`]).
+    pub fn of(decision: &Decision, fetch: &FetchParams, launch: &LaunchParams) -> Option<Self> {
+        Self::plan_of(decision).map(|plan| Self {
+            plan: plan.clone(),
             page_bytes: page_size(),
             depth_bytes: fetch.launch_depth_bytes,
             path_threads: fetch.path_threads,
@@ -106,13 +110,11 @@ impl ReadyLaunch {
 
 /// Until the process ends, or the limit is over.
 fn wait_for_end(process: &Process, limit: Duration) -> LaunchEnd {
-    let until = std::time::Instant::now() + limit;
+    let until = Instant::now() + limit;
     loop {
-        let left = until.saturating_duration_since(std::time::Instant::now());
-        let left = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
+        let left = until.saturating_duration_since(Instant::now());
+        // Only a limit of many years does not fit.
+        let left = Timespec::try_from(left).unwrap_or_default();
         let mut fds = [PollFd::from_borrowed_fd(process.pidfd(), PollFlags::IN)];
         match poll(&mut fds, Some(&left)) {
             Err(Errno::INTR) => {}

@@ -121,53 +121,54 @@ pub fn run(asked: Asked) -> ExitCode {
 
 /// Learns from a launch that was helped by what was ready.
 pub fn learn(over: Over) {
+    let Over {
+        begun,
+        root_pid,
+        launch,
+    } = over;
     let _ = signals::ends_after(Signal::TERM.as_raw(), END_AFTER_S);
     // Nobody waits for it.
     let _ = sched::set_current_thread_policy(Policy::Other {
         nice: LEARN_NICE,
         slice_us: None,
     });
-    let config = configuration(over.config.as_deref().map(Path::new));
-    let (executed, launch) = (over.launch.executed, over.launch);
+    let config = configuration(begun.config.as_deref().map(Path::new));
+    let executed = launch.executed;
     let alone = Alone {
         asked: Asked {
-            app: over.app,
+            app: begun.app,
             process: ProcessFacts {
-                exe: over.exe,
+                exe: begun.exe,
                 ..ProcessFacts::default()
             },
             options: LaunchOptions::default(),
             arguments: RunArguments {
-                report: over.report.map(Into::into),
+                report: begun.report.map(Into::into),
                 ..RunArguments::default()
             },
-            at: over.found.asked,
-            not_left_alone: Some(over.found.not_left_alone),
+            at: begun.found.asked,
+            not_left_alone: Some(begun.found.not_left_alone),
         },
         config,
-        store: over.store.into(),
+        store: begun.store.into(),
         speaker: None,
-        not_left_alone: over.found.not_left_alone,
+        not_left_alone: begun.found.not_left_alone,
     };
     let Some((circumstances, decided)) = alone.decide() else {
         return;
     };
-    let mut result = launch.into_result(over.root_pid, over.began_wall_ns);
+    let mut result = launch.into_result(root_pid, begun.began_wall_ns);
     let moments = Moments {
-        asked: over.found.asked,
-        not_left_alone: over.found.not_left_alone,
-        began: over.began,
+        asked: begun.found.asked,
+        not_left_alone: begun.found.not_left_alone,
+        began: begun.began,
         executed,
     };
     charge(&mut result.measured, &moments);
     let mut record = LaunchRecord::new(&alone.asked.app, &decided, &result);
-    record.t_begin_to_exec_us = Some(executed.saturating_sub(over.began) / 1_000);
+    record.t_begin_to_exec_us = Some(executed.saturating_sub(begun.began) / 1_000);
     // What was ready is not what is decided any more, where other launches or another configuration came in between.
-    match ReadyLaunch::of(
-        &decided.decision,
-        &alone.config.engine().fetch,
-        &circumstances.params,
-    ) {
+    match ReadyLaunch::plan_of(&decided.decision) {
         Some(_) => alone.keep(&circumstances, &result),
         None => alone.unready(&circumstances),
     }

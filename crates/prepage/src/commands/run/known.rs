@@ -74,11 +74,11 @@ pub fn known(arguments: &RunArguments, socket: &Path, usual_store: &Path) -> Kno
             return Known::Undecided;
         }
         // Who wants to hear why, hears it from who knows.
-        if owner != 0 && !arguments.verbose && arguments.report.is_none() {
-            return Known::LeftAlone;
-        }
         if owner != 0 {
-            return Known::Undecided;
+            return match arguments.verbose || !arguments.may_be_left_alone() {
+                true => Known::Undecided,
+                false => Known::LeftAlone,
+            };
         }
     }
     let process = future_process(&arguments.command, owner);

@@ -24,9 +24,9 @@ pub const OVER: &str = "over";
 /// Most bytes of it.
 const OVER_BYTES_MAX: u64 = 4 << 20;
 
-/// A launch that is over, and what it takes to learn from it. Paths are absolute.
+/// A launch that has begun, and what it takes to learn from it. Paths are absolute.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Over {
+pub struct Begun {
     /// The application.
     pub app: AppId,
     /// Its executable.
@@ -37,14 +37,21 @@ pub struct Over {
     pub config: Option<OsString>,
     /// The file for a report.
     pub report: Option<OsString>,
-    /// The launch's process.
-    pub root_pid: i32,
     /// What was found before it.
     pub found: Found,
     /// When it began, on the monotonic clock.
     pub began: Nanos,
     /// The same in nanoseconds since 1970.
     pub began_wall_ns: i64,
+}
+
+/// A launch that is over.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Over {
+    /// As it began.
+    pub begun: Begun,
+    /// Its process.
+    pub root_pid: i32,
     /// What it was.
     pub launch: Accompanied,
 }
@@ -86,7 +93,7 @@ pub fn run(arguments: &RunArguments, ahead: Ahead, asked: Nanos, learner: &Path)
         exe,
         store,
     } = ahead;
-    let beside = Beside {
+    let begun = Begun {
         app,
         exe,
         store: absolute.store.unwrap_or(store).into(),
@@ -102,7 +109,7 @@ pub fn run(arguments: &RunArguments, ahead: Ahead, asked: Nanos, learner: &Path)
     let held = fork_detached(move |detached| {
         // What is refused costs what was learned, at most; and so does whatever else goes wrong.
         let _ = signals::ends_after(Signal::TERM.as_raw(), END_AFTER_S);
-        beside.accompany(ready, &detached, learner);
+        begun.accompany(ready, &detached, learner);
         0
     });
     match held {
@@ -111,19 +118,8 @@ pub fn run(arguments: &RunArguments, ahead: Ahead, asked: Nanos, learner: &Path)
     }
 }
 
-/// A launch, in the process that was split off.
-struct Beside {
-    app: AppId,
-    exe: Option<String>,
-    store: OsString,
-    config: Option<OsString>,
-    report: Option<OsString>,
-    found: Found,
-    began: Nanos,
-    began_wall_ns: i64,
-}
-
-impl Beside {
+impl Begun {
+    /// Accompanies it, in the process that was split off.
     fn accompany(self, ready: ReadyLaunch, detached: &Detached, learner: &Path) -> Option<()> {
         let root_pid = detached.original_pid();
         let root = Process::open(root_pid).ok();
@@ -132,15 +128,8 @@ impl Beside {
             .accompany(root.as_ref(), self.began, wait_exec)
             .ok()??;
         let over = Over {
-            app: self.app,
-            exe: self.exe,
-            store: self.store,
-            config: self.config,
-            report: self.report,
+            begun: self,
             root_pid,
-            found: self.found,
-            began: self.began,
-            began_wall_ns: self.began_wall_ns,
             launch,
         };
         over.hand_over(learner)
