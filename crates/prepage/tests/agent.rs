@@ -132,7 +132,10 @@ fn focus_is_reported_also_after_the_service_was_away() {
     let before = reported();
     desktop.switch_to();
     wait_until("the report to the new service", || reported() > before);
-    wait_until("its switch", || service.switches().len() == 1);
+    // The focus that changed while it was away may have reached it too, if the agent was late to notice it.
+    wait_until("its switch", || {
+        service.switches().iter().any(|s| s["source"] == "focus")
+    });
 
     let started = Instant::now();
     drop(server.0.kill());
