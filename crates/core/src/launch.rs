@@ -4,11 +4,12 @@
 //! A [`recording`] is what one launch showed. What several have in common ([`extract`]) is the application's launch
 //! [`sequence`]; a [`plan`] says in which calls it is fetched. The [`manager`] decides for each launch whether to
 //! record, to prefetch or to do neither. [`blocks`] maps device blocks back to files, and [`misses`] says what the
-//! prefetch did not cover.
+//! prefetch did not cover. [`metadata`] is what look-ups read of it.
 
 pub mod blocks;
 pub mod extract;
 pub mod manager;
+pub mod metadata;
 pub mod misses;
 mod page_map;
 pub mod paths;

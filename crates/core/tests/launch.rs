@@ -6,6 +6,7 @@ use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{self, BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::blocks::{Account, Ext4Group, Ext4Layout};
 use prepage_core::launch::extract::{extract, learn, refine, reorder};
+use prepage_core::launch::metadata::{self, MetadataRead};
 use prepage_core::launch::misses::{self, Misses};
 use prepage_core::launch::paths::{PathRead, PathReplay, replays, split};
 use prepage_core::launch::plan::{LaunchPlan, PlanLimits, plan};
@@ -39,6 +40,7 @@ fn recording(source: Source, accesses: Vec<Access>) -> Recording {
         accesses: first_accesses(accesses),
         calls: Vec::new(),
         is_path_profile: false,
+        metadata: Vec::new(),
         requests: Vec::new(),
         events_lost: 0,
         files_left_out: 0,
@@ -849,4 +851,52 @@ fn huge_and_wrong_extents_are_bounded() {
         LIMITS,
     );
     assert_eq!(made.pages(), 10);
+}
+
+/// Page by page: the devices' pages in the order in which they are wanted.
+fn metadata_pages(reads: &[MetadataRead]) -> Vec<(u32, u64)> {
+    let pages = |r: &MetadataRead| {
+        let device = r.device.1;
+        (r.extent.start..r.extent.end()).map(move |page| (device, page))
+    };
+    reads.iter().flat_map(pages).collect()
+}
+
+proptest! {
+    #[test]
+    fn metadata_comes_once_where_it_is_wanted_first_in_calls_within_its_bounds(
+        wanted in prop::collection::vec((0..2u32, 0..80u64, 0..6u64), 0..40),
+        gap_max in 0..8u64,
+        pages_max in 0..200u64,
+        call_pages in 0..6u64,
+    ) {
+        let read = |&(minor, start, len): &(u32, u64, u64)| MetadataRead {
+            device: (8, minor),
+            extent: Extent::new(start, len),
+        };
+        let wanted: Vec<MetadataRead> = wanted.iter().map(read).collect();
+        let reads = metadata::in_order(&wanted, gap_max);
+        let (asked, read) = (metadata_pages(&wanted), metadata_pages(&reads));
+        let (needed, distinct): (BTreeSet<_>, BTreeSet<_>) =
+            (asked.iter().copied().collect(), read.iter().copied().collect());
+        prop_assert_eq!(distinct.len(), read.len(), "a page twice");
+        prop_assert!(needed.is_subset(&distinct));
+        for &(device, page) in distinct.difference(&needed) {
+            let is_wanted = |p: u64| needed.contains(&(device, p));
+            let before = (0..page).rev().find(|&p| is_wanted(p)).expect("a gap has two ends");
+            let after = (page..100).find(|&p| is_wanted(p)).expect("a gap has two ends");
+            prop_assert!(after - before - 1 < gap_max);
+        }
+        // An extent comes where the first of its pages is wanted.
+        let first = |r: &MetadataRead| {
+            let pages = metadata_pages(&[*r]);
+            asked.iter().position(|page| pages.contains(page))
+        };
+        prop_assert!(reads.iter().map(first).is_sorted());
+
+        let calls = metadata::calls(&reads, pages_max, call_pages);
+        let called = metadata_pages(&calls);
+        prop_assert_eq!(&called[..], &read[..read.len().min(pages_max as usize)]);
+        prop_assert!(calls.iter().all(|call| (1..=call_pages.max(1)).contains(&call.extent.len)));
+    }
 }

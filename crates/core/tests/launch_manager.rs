@@ -77,6 +77,7 @@ impl App {
             accesses,
             calls: Vec::new(),
             is_path_profile: false,
+            metadata: Vec::new(),
             requests: Vec::new(),
             events_lost: 0,
             files_left_out: 0,
@@ -405,6 +406,7 @@ fn an_application_is_too_small_by_what_its_cold_launches_take() {
                 let decision = begin(state, &facts(&[]), &params);
                 let recording = Recording {
                     is_path_profile: decision.profiles_paths,
+                    metadata: Vec::new(),
                     ..app.recording(&[])
                 };
                 let seen = Measured {
@@ -438,6 +440,7 @@ fn overflowing_launch(state: &mut LaunchState, app: &App, params: &LaunchParams)
     let recording = Recording {
         events_lost: 1,
         is_path_profile: decision.profiles_paths,
+        metadata: Vec::new(),
         ..app.recording(&[])
     };
     let recording = decision.records.then_some(&recording);

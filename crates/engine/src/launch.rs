@@ -9,6 +9,7 @@ mod coldness;
 mod crew;
 mod ext4;
 mod finish;
+mod metadata;
 mod path_profile;
 mod place;
 mod prefetch;

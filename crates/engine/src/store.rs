@@ -244,7 +244,10 @@ impl Store {
         let mut stored = self.apps.get(app)?.clone();
         stored.tracked = None;
         stored.profile.files.retain(|file| is_shippable(&file.path));
-        Arc::make_mut(&mut stored.launch.sequence).retain_paths(is_shippable);
+        let sequence = Arc::make_mut(&mut stored.launch.sequence);
+        sequence.retain_paths(is_shippable);
+        // Of this machine's devices.
+        sequence.metadata.clear();
         Some(encode(&stored, None))
     }
 
@@ -258,6 +261,8 @@ impl Store {
             reason,
         })?;
         stored.tracked = self.apps.get(&stored.app).and_then(|s| s.tracked.clone());
+        // Blocks of devices are not read because somebody says so.
+        Arc::make_mut(&mut stored.launch.sequence).metadata.clear();
         let app = stored.app.clone();
         self.put(stored);
         Ok(app)

@@ -619,6 +619,8 @@ pub struct ExplainedLaunch {
     pub sequence_pages: u64,
     /// Paths of the launch sequence.
     pub sequence_paths: u64,
+    /// Pages of inodes and directories that are read by their devices.
+    pub metadata_pages: u64,
     /// Files of the launch sequence.
     pub sequence_files: u64,
     /// Those with the most pages.

@@ -79,6 +79,7 @@ fn explain_launch(state: &LaunchState, params: &Params) -> ExplainedLaunch {
         },
         sequence_pages: sequence.pages(),
         sequence_paths: sequence.paths.len() as u64,
+        metadata_pages: sequence.metadata.iter().map(|m| m.extent.len).sum(),
         sequence_files: sequence.files.len() as u64,
         files,
         files_left_out: state.files_left_out,

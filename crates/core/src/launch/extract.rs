@@ -47,12 +47,13 @@ pub fn learn(sequence: &mut LaunchSequence, recording: &Recording, n_rawseq: u32
 }
 
 /// Takes over the recording's path calls: a whole path profile always, what else was seen of them only where nothing is
-/// known.
+/// known; and where the metadata behind all paths is now.
 pub fn learn_paths(sequence: &mut LaunchSequence, recording: &Recording) {
     if recording.is_path_profile || sequence.paths.is_empty() {
         sequence.paths = replays(&recording.calls);
         sequence.is_path_profile = recording.is_path_profile;
     }
+    sequence.metadata.clone_from(&recording.metadata);
 }
 
 /// Learns which of the pages that were mapped along with others launches use, from a launch that they were fetched late

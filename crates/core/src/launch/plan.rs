@@ -1,5 +1,6 @@
 //! What to fetch at a launch, in which calls (FAST section 4.3: the application prefetcher).
 
+use super::metadata::{self, MetadataRead};
 use super::paths::PathReplay;
 use super::sequence::{LaunchSequence, SequenceRead};
 use crate::extent::{Extent, ExtentSet, by_key};
@@ -35,6 +36,8 @@ pub struct LaunchPlan {
     pub files: Vec<FileId>,
     /// The calls, in order. No page is in two of them.
     pub reads: Vec<PlannedRead>,
+    /// Blocks of inodes and directories, in calls, in order: before anything else, since look-ups wait for them.
+    pub metadata: Vec<MetadataRead>,
     /// The paths to replay beside the reads; [`super::paths::split`] divides them among threads.
     pub paths: Vec<PathReplay>,
     /// Pages in `reads` that launches do not use: the price of fewer calls.
@@ -51,7 +54,7 @@ impl LaunchPlan {
 
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.paths.is_empty()
+        self.reads.is_empty() && self.paths.is_empty() && self.metadata.is_empty()
     }
 }
 
@@ -92,11 +95,17 @@ pub fn plan(
     windows(&wanted, params.merge_window_pages).for_each(|window| merge.window(window));
     let call_pages = params.call_bytes.min(limits.call_bytes_max) / limits.page_bytes;
     let reads = calls(&merge.merged, call_pages.max(1));
+    let mut metadata = sequence.metadata.clone();
+    if order == LaunchOrder::Lba {
+        metadata.sort_unstable();
+    }
+    let metadata_pages = params.metadata_bytes / limits.page_bytes;
     let read_pages: u64 = reads.iter().map(|r| r.extent.len).sum();
     LaunchPlan {
         start,
         files: sequence.files.iter().map(|f| f.file.clone()).collect(),
         reads,
+        metadata: metadata::calls(&metadata, metadata_pages, call_pages),
         paths: sequence.paths.clone(),
         gap_pages: read_pages - wanted_pages,
         left_out_pages,

@@ -1,5 +1,6 @@
 //! What one launch showed (FAST section 4.1: the disk I/O profiler's and the system-call profiler's findings).
 
+use super::metadata::{METADATA_MAX, MetadataRead};
 use super::page_map::PageMap;
 use crate::extent::Extent;
 use crate::identity::FileId;
@@ -133,6 +134,9 @@ pub struct Recording {
     pub calls: Vec<PathCall>,
     /// Whether `calls` holds every path call of the launch, those that found nothing included.
     pub is_path_profile: bool,
+    /// Where the inodes and directories are that its look-ups, and those known before, need, in the order of first use; nothing
+    /// where the file system keeps them otherwise, or its device cannot be read.
+    pub metadata: Vec<MetadataRead>,
     /// Block requests during the launch, anybody's, in order of issue.
     pub requests: Vec<BlockRequest>,
     /// Events lost to full rings. Such a recording teaches nothing.
@@ -167,6 +171,7 @@ impl Recording {
         self.accesses.retain(|a| (a.file as usize) < files);
         self.accesses.truncate(ACCESSES_MAX);
         self.calls.truncate(CALLS_MAX);
+        self.metadata.truncate(METADATA_MAX);
         self.requests.truncate(REQUESTS_MAX);
     }
 

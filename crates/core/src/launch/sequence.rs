@@ -1,6 +1,7 @@
 //! The launch sequence: what the launches of an application have in common, in order (FAST section 4.2).
 
 use super::blocks::BlockMap;
+use super::metadata::{METADATA_MAX, MetadataRead};
 use super::page_map::PageMap;
 use super::paths::{PATHS_BYTES_MAX, PATHS_MAX, PathReplay, is_replayable};
 use super::recording::{ACCESSES_MAX, FILES_MAX, PAGES_MAX, Source};
@@ -50,6 +51,8 @@ pub struct LaunchSequence {
     pub paths: Vec<PathReplay>,
     /// Whether `paths` comes from a recording that held every path call.
     pub is_path_profile: bool,
+    /// Where the inodes and directories behind files and paths are, as they were last looked up.
+    pub metadata: Vec<MetadataRead>,
 }
 
 /// What two ids must share to name the same content: path, inode, size and time of modification. Device numbers do not
@@ -125,6 +128,7 @@ impl LaunchSequence {
             reads: self.reads_for_turn(turn),
             paths: self.paths.clone(),
             is_path_profile: self.is_path_profile,
+            metadata: self.metadata.clone(),
         }
     }
 
@@ -277,6 +281,11 @@ impl LaunchSequence {
         files <= FILES_MAX
             && self.reads.len() <= ACCESSES_MAX
             && self.paths.len() <= PATHS_MAX
+            && self.metadata.len() <= METADATA_MAX
+            && self.metadata.iter().all(|read| {
+                let end = read.extent.start.checked_add(read.extent.len);
+                (1..=PAGES_MAX).contains(&read.extent.len) && end.is_some()
+            })
             && file_bytes.max(path_bytes) <= PATHS_BYTES_MAX
             && self.files.iter().all(|f| is_replayable(&f.file.path))
             && self.paths.iter().all(|p| is_replayable(&p.path))

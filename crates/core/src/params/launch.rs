@@ -77,6 +77,9 @@ pub struct LaunchParams {
     pub call_bytes: u64,
     /// Most bytes that one launch's prefetch reads, gap pages included.
     pub budget_bytes: u64,
+    /// Most bytes of inodes' and directories' blocks that are read through a file system's device, where that works: ext2, ext3 and
+    /// ext4 on a device that may be opened. 0 leaves them to the look-ups.
+    pub metadata_bytes: u64,
     /// An application whose launch sequence has fewer pages is too small to gain and left alone. Where the kernel
     /// reports accesses, whole fault-around windows count: on Debian 12 `uname` has 689 pages, `git version` 992; the pages of
     /// a traced launch, whose accesses show one by one, count twice. Not applied where it reports insertions only, since few of
@@ -123,6 +126,7 @@ impl Default for LaunchParams {
             merge_window_pages: 2_048,
             call_bytes: 256 << 10,
             budget_bytes: 512 << 20,
+            metadata_bytes: 16 << 20,
             pages_min: 768,
             launch_us_min: 3_000,
             holdout_every: 8,
@@ -150,6 +154,7 @@ ranges!(LaunchParams in "launch" {
     merge_window_pages: 1 to 65_536,
     call_bytes: 4_096 to 1_000_000_000,
     budget_bytes: 4_096 to 1_000_000_000_000,
+    metadata_bytes: 0 to 1_000_000_000,
     pages_min: 0 to 1_000_000,
     launch_us_min: 0 to 60_000_000,
     holdout_every: 0 to 1_000_000,

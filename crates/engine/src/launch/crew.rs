@@ -12,8 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub const THREADS_MAX: usize = 64;
 /// Most tasks that wait for a thread.
 const TASKS_MAX: usize = 1_024;
-/// One for the data, and those that open files.
-const READERS: usize = 1 + OPENERS;
+/// One for the data, those that open files, and one for metadata.
+const READERS: usize = 2 + OPENERS;
 
 /// What a thread is to do.
 pub type Task = Box<dyn FnOnce() + Send>;

@@ -79,16 +79,22 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
     Some(layout)
 }
 
-/// Where the blocks of a file are: runs of them, first and count, in any order. `None` where that cannot be told.
-fn runs_of(device: &File, layout: &Ext4Layout, inode: u64) -> Option<Vec<(u64, u64)>> {
+/// Where an inode is on the device, in bytes; `None` where there is no such inode.
+pub fn place_of_inode(layout: &Ext4Layout, inode: u64) -> Option<u64> {
     let at = inode.checked_sub(1)?;
     let group = usize::try_from(at.checked_div(layout.group_inodes)?).ok()?;
     let table = layout.groups.get(group)?.inode_table;
     let in_table = (at % layout.group_inodes).checked_mul(layout.inode_bytes)?;
-    let mut bytes = [0; 128];
     let place = table.checked_mul(layout.block_bytes)?;
-    let place = place.checked_add(in_table)?;
-    device.read_exact_at(&mut bytes, place).ok()?;
+    place.checked_add(in_table)
+}
+
+/// Where the blocks of a file are: runs of them, first and count, in any order. `None` where that cannot be told.
+fn runs_of(device: &File, layout: &Ext4Layout, inode: u64) -> Option<Vec<(u64, u64)>> {
+    let mut bytes = [0; 128];
+    device
+        .read_exact_at(&mut bytes, place_of_inode(layout, inode)?)
+        .ok()?;
     if number(&bytes, 0x20, 4)? & BY_EXTENTS == 0 {
         return None;
     }

@@ -5,6 +5,7 @@
 //! a name here.
 
 use crate::launch::block_map::block_map;
+use crate::launch::metadata::metadata;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::track::{Recorded, Seen, Track};
@@ -19,6 +20,7 @@ use prepage_core::launch::manager::Help;
 use prepage_core::launch::recording::{
     Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
 };
+use prepage_core::launch::sequence::LaunchSequence;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::lstat_in_root;
 use prepage_kernel::page::page_size;
@@ -97,6 +99,7 @@ pub fn finish(mut ended: Ended) -> LaunchResult {
         result.measured.stale_files = stale_files;
     }
     let (track, end) = (&mut ended.track, ended.end);
+    let known = Arc::clone(&track.launch.sequence);
     let seen = track.seen.take();
     let whole = seen.filter(|_| track.recorded == Recorded::Whole);
     let Some((seen, place)) = whole.zip(track.place.clone()) else {
@@ -104,7 +107,8 @@ pub fn finish(mut ended: Ended) -> LaunchResult {
     };
     let began = monotonic_ns();
     let looked_up = within(ended.name_max, move || {
-        let (recording, unresolved_pages) = recording(seen, &place, end);
+        let (mut recording, unresolved_pages) = recording(seen, &place, end);
+        recording.metadata = metadata(looked_up_paths(&known, &recording), &place);
         let map: BlockMap = block_map(&recording, &place);
         (recording, unresolved_pages, map)
     });
@@ -117,6 +121,17 @@ pub fn finish(mut ended: Ended) -> LaunchResult {
         result.named_us = (monotonic_ns() - began) / 1_000;
     }
     result
+}
+
+/// The paths that launches of an application look up, as far as they are known, in about their order.
+fn looked_up_paths<'a>(
+    known: &'a LaunchSequence,
+    recording: &'a Recording,
+) -> impl Iterator<Item = &'a str> {
+    let known = known.paths.iter().map(|replay| &*replay.path);
+    let calls = recording.calls.iter().map(|call| &*call.path);
+    let files = recording.files.iter().map(|file| &*file.path);
+    known.chain(calls).chain(files)
 }
 
 /// What comes of work that may hang, in a thread of its own; `None` where it takes too long: it is not waited for any more. So
@@ -195,6 +210,7 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
         accesses,
         calls: visible(calls, place),
         is_path_profile,
+        metadata: Vec::new(),
         requests: seen.requests,
         events_lost: seen.lost,
         files_left_out: seen.left_out.len() as u64,

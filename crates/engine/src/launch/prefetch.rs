@@ -14,16 +14,19 @@ use crate::params::FetchParams;
 use crate::roots::{Found, open_version};
 use prepage_core::extent::Extent;
 use prepage_core::identity::FileId;
+use prepage_core::launch::blocks::Device;
+use prepage_core::launch::metadata::MetadataRead;
 use prepage_core::launch::paths::{PathRead, PathReplay, split};
 use prepage_core::launch::plan::LaunchPlan;
 use prepage_core::machine::Nanos;
+use prepage_kernel::block::open_by_number;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::{look_up_in_root, read_directory_in_root, read_link_in_root};
 use prepage_kernel::page::page_size;
 use prepage_kernel::readahead;
 use prepage_kernel::sched::{self, Policy};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +55,8 @@ pub struct PrefetchOutcome {
     pub pages: u64,
     /// Calls that read them.
     pub calls: u64,
+    /// Pages of inodes and directories asked for.
+    pub metadata_pages: u64,
     /// Paths replayed.
     pub paths: u64,
     /// CPU time, in microseconds.
@@ -144,6 +149,9 @@ impl Prefetch {
             let prefetch = Arc::clone(self);
             tasks.push(Box::new(move || prefetch.work(work)));
         };
+        if !self.plan.metadata.is_empty() {
+            add(Box::new(Self::read_metadata));
+        }
         if !self.plan.reads.is_empty() {
             self.lock().openers_left = OPENERS;
             add(Box::new(Self::open_ahead));
@@ -366,6 +374,41 @@ impl Prefetch {
         state.outcome.submitted_us = is_complete.then_some(submitted_us);
         state.outcome.completed_us = is_complete.then_some(completed_us);
         state.reads_done = true;
+    }
+
+    /// Reads inodes and directories by the page caches of their devices, where look-ups find them. With this process's own
+    /// rights: where a device may not be opened, look-ups read for themselves.
+    fn read_metadata(&self) {
+        let mut devices: BTreeMap<Device, Option<OwnedFd>> = BTreeMap::new();
+        let (mut asked, mut pages) = (Vec::new(), 0);
+        for MetadataRead { device, extent } in &self.plan.metadata {
+            if self.is_cancelled() {
+                break;
+            }
+            let number = rustix::fs::makedev(device.0, device.1);
+            let opened = devices
+                .entry(*device)
+                .or_insert_with(|| Some(open_by_number(number).ok()?.into()));
+            // No device is longer than an offset can say.
+            let end = extent.end().checked_mul(page_size());
+            let is_read = |opened: &OwnedFd, end: u64| {
+                let len = extent.len * page_size();
+                readahead::readahead(opened.as_fd(), end - len, len).is_ok()
+            };
+            if let (Some(opened), Some(end)) = (opened, end)
+                && is_read(opened, end)
+            {
+                pages += extent.len;
+                asked.push((*device, extent.end() - 1));
+            }
+        }
+        self.lock().outcome.metadata_pages = pages;
+        // Who waits for all of a prefetch waits for these reads.
+        for (device, page) in asked {
+            if let Some(Some(opened)) = devices.get(&device) {
+                wait_for(opened, page);
+            }
+        }
     }
 
     fn now_us(&self) -> u64 {

@@ -10,6 +10,7 @@ mod hang;
 mod late;
 mod launch_blocks;
 mod launch_fetch;
+mod launch_metadata;
 mod launch_places;
 mod launch_ready;
 mod launch_record;

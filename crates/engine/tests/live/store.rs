@@ -4,6 +4,7 @@ use prepage_core::app::Profile;
 use prepage_core::extent::Extent;
 use prepage_core::identity::{AppId, AppKind, FileId};
 use prepage_core::launch::manager::{Decision, LaunchFacts, LaunchState, OffReason, Phase, begin};
+use prepage_core::launch::metadata::MetadataRead;
 use prepage_core::launch::paths::{PathRead, PathReplay};
 use prepage_core::launch::plan::{LaunchPlan, PlanLimits, PlannedRead};
 use prepage_core::launch::sequence::{LaunchSequence, SequenceFile, SequenceRead};
@@ -63,6 +64,13 @@ fn what_was_saved_is_there_when_it_is_opened_again() {
     );
 }
 
+fn metadata() -> MetadataRead {
+    MetadataRead {
+        device: (254, 0),
+        extent: Extent::new(1_000, 4),
+    }
+}
+
 fn launch_state() -> LaunchState {
     let mut sequence = LaunchSequence::default();
     for (index, path) in ["/usr/lib/a.so", "/home/me/notes"].into_iter().enumerate() {
@@ -85,6 +93,7 @@ fn launch_state() -> LaunchState {
             address_bytes: Some(1 << 40),
         });
     }
+    sequence.metadata.push(metadata());
     LaunchState {
         phase: Phase::Prefetch,
         sequence: Arc::new(sequence),
@@ -107,9 +116,30 @@ fn launches_and_switches_are_kept_side_by_side_and_private_paths_are_not_shipped
     assert_eq!((kept.profile.switches, &kept.launch), (3, &launch_state()));
     let shipped = decode(&store.export(&app("a")).expect("export")).expect("whole");
     let sequence = shipped.launch.sequence;
+    assert_eq!(sequence.metadata, [], "blocks of this machine's devices");
     assert_eq!((sequence.files.len(), sequence.reads.len()), (1, 1));
     let paths: Vec<_> = sequence.paths.iter().map(|p| &*p.path).collect();
     assert_eq!(paths, ["/usr/lib/a.so"]);
+}
+
+#[test]
+fn blocks_of_devices_are_not_imported() {
+    let directory = Directory::new();
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    store.save_launch(&app("a"), &launch_state());
+    store.flush();
+    let profile = std::fs::read_dir(&directory.0).expect("a directory");
+    let profiles = profile.map(|entry| std::fs::read(entry.expect("an entry").path()));
+    let bytes = profiles.flatten().find(|bytes| decode(bytes).is_ok());
+    let bytes = bytes.expect("a profile");
+    let whole = decode(&bytes).expect("whole").launch.sequence;
+    assert_eq!(whole.metadata, [metadata()]);
+    store.import(&bytes).expect("taken over");
+    let imported = &store.load(&app("a")).expect("known").launch.sequence;
+    assert_eq!(
+        (imported.metadata.len(), &imported.paths),
+        (0, &whole.paths)
+    );
 }
 
 #[test]
@@ -279,9 +309,9 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
     }
     assert!(decoded > 0, "none passed the checksum");
     let error = store
-        .import(b"PREPAGE\x0awhatever")
+        .import(b"PREPAGE\x0bwhatever")
         .expect_err("another version");
-    assert!(error.to_string().contains("for format 9"), "{error}");
+    assert!(error.to_string().contains("for format 10"), "{error}");
     assert_eq!(store.list().len(), 1);
 }
 

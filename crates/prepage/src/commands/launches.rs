@@ -147,6 +147,12 @@ pub fn explained(launch: &ExplainedLaunch) -> String {
         "\nlaunch sequence: {} pages of {} files, {} paths\n",
         launch.sequence_pages, launch.sequence_files, launch.sequence_paths
     );
+    if launch.metadata_pages > 0 {
+        text += &format!(
+            "and {} pages of inodes and directories, by their device\n",
+            launch.metadata_pages
+        );
+    }
     if launch.files_left_out > 0 {
         text += &format!(
             "left out: {} files that the last recorded launch used beyond the {FILES_MAX} that a recording holds\n",
@@ -213,6 +219,7 @@ mod tests {
             left_alone: 0,
             sequence_pages: 9,
             sequence_paths: 0,
+            metadata_pages: 0,
             sequence_files: 1,
             files: Vec::new(),
             files_left_out: 0,

@@ -314,11 +314,12 @@ fn thaw(support: &Support) -> Finding {
 }
 
 fn metadata_text(support: &Support) -> String {
-    // They are never fetched by block: paths are looked up ahead of a launch, whatever maps them.
     let Fact { available, detail } = &support.root_device_readable;
     match available {
-        true => format!("told apart, from {detail}"),
-        false => format!("not told apart ({detail})"),
+        true => {
+            format!("told apart in reports, on ext2 to ext4 read ahead as such, from {detail}")
+        }
+        false => format!("not told apart in reports, and read by look-ups only ({detail})"),
     }
 }
 
@@ -344,10 +345,7 @@ fn notes(support: &Support) -> Vec<Finding> {
     vec![
         note("kernel", support.kernel_release.clone()),
         note("page size", format!("{} bytes", support.page_size_bytes)),
-        note(
-            "kinds of metadata blocks in reports",
-            metadata_text(support),
-        ),
+        note("metadata blocks of a launch", metadata_text(support)),
         note("cores", format!("{}", support.cpu_capacities.len())),
         note("zram", none_or(zram.join(", "))),
         note("zswap", support.zswap.detail.clone()),

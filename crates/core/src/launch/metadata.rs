@@ -1,0 +1,65 @@
+//! Blocks of file systems' devices that hold what a launch's look-ups need: inodes and directories (FAST section 4.3 and Table 1
+//! read them by replaying the paths). Where a file system keeps them in the page cache of its device, as ext4 does, they can be
+//! read as any data, many at once, while a look-up waits for one after the other.
+
+use super::blocks::Device;
+use crate::extent::{Extent, by_key};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most extents of metadata in a recording or a launch sequence.
+pub const METADATA_MAX: usize = 4_096;
+
+/// Blocks of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MetadataRead {
+    /// The device that the file system is on, as stat names it: a partition, and not its disk.
+    pub device: Device,
+    /// Pages of that device.
+    pub extent: Extent,
+}
+
+/// What is wanted, each page once, where it is wanted first; what is less than `gap_max` pages apart is one. At most
+/// [`METADATA_MAX`] extents, the first ones.
+pub fn in_order(wanted: &[MetadataRead], gap_max: u64) -> Vec<MetadataRead> {
+    let pages = by_key(wanted.iter().map(|read| (read.device, read.extent)));
+    let barred = Default::default();
+    let merged: BTreeMap<_, _> = pages
+        .into_iter()
+        .map(|(device, pages)| (device, pages.merged(gap_max, &barred).0))
+        .collect();
+    let mut taken = BTreeSet::new();
+    let mut reads = Vec::new();
+    for MetadataRead { device, extent } in wanted {
+        let extents = merged.get(device).map_or(&[][..], |pages| pages.extents());
+        let at = extents.partition_point(|known| known.end() <= extent.start);
+        // Merging joins neighbours, so that each is in one extent.
+        let Some(&extent) = extents.get(at).filter(|_| !extent.is_empty()) else {
+            continue;
+        };
+        if taken.insert((*device, extent.start)) && reads.len() < METADATA_MAX {
+            reads.push(MetadataRead {
+                device: *device,
+                extent,
+            });
+        }
+    }
+    reads
+}
+
+/// The first reads, `pages_max` pages of them, in calls of at most `call_pages` pages.
+pub fn calls(reads: &[MetadataRead], pages_max: u64, call_pages: u64) -> Vec<MetadataRead> {
+    let mut left = pages_max;
+    let mut calls = Vec::with_capacity(reads.len());
+    for &MetadataRead { device, extent } in reads {
+        let mut page = extent.start;
+        while page < extent.end() && left > 0 {
+            let len = call_pages.max(1).min(extent.end() - page).min(left);
+            let extent = Extent::new(page, len);
+            calls.push(MetadataRead { device, extent });
+            page += len;
+            left -= len;
+        }
+    }
+    calls
+}

@@ -1,0 +1,159 @@
+//! Where the inodes and directories are that a launch's look-ups need, found after it, while all of them are in memory.
+//!
+//! ext2, ext3 and ext4 read them through the page cache of their device, by block, and find there what somebody else has read.
+//! Other file systems keep them elsewhere (xfs by buffers of its own, btrfs and f2fs by inodes of theirs): nothing is found on
+//! these, nor where the device may not be opened, as in many containers. Symbolic links' and extent trees' own blocks are left
+//! out: hardly a program has any.
+
+use crate::launch::ext4;
+use crate::launch::place::Place;
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::launch::blocks::Ext4Layout;
+use prepage_core::launch::metadata::{MetadataRead, in_order};
+use prepage_kernel::block::open_by_number;
+use prepage_kernel::cachestat::cachestat;
+use prepage_kernel::fiemap;
+use prepage_kernel::open::{FileKind, FileStat, fstat, lstat_in_root, stat_in_root};
+use prepage_kernel::page::page_size;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Only neighbours are read as one. What lies between may be an inode table's unused part, which ext4 initializes past the
+/// page cache, and never reads ahead itself.
+const GAP_PAGES: u64 = 1;
+/// A directory of no more pages is read as a whole; of a larger one, whose entries are found by a hash, what is in memory.
+const WHOLE_PAGES_MAX: u64 = 16;
+/// Most pages of such a directory that are asked about: some 200,000 entries.
+const ENTRIES_PAGES_MAX: usize = 4_096;
+/// Most extents of one directory.
+const EXTENTS_MAX: usize = 256;
+/// Most directories and paths looked up.
+const LOOKUPS_MAX: usize = 65_536;
+
+/// The metadata behind these paths, in the order of first use. It is looked up with the rights of the place's owner.
+pub fn metadata<'a>(paths: impl Iterator<Item = &'a str>, place: &Place) -> Vec<MetadataRead> {
+    let mut finder = Finder {
+        place,
+        volumes: HashMap::new(),
+        wanted: Vec::new(),
+    };
+    let mut seen = BTreeSet::new();
+    for path in paths.filter(|path| place.is_local(path)) {
+        // From the root directory down, as the kernel looks it up.
+        let above: Vec<&str> = Path::new(path)
+            .ancestors()
+            .skip(1)
+            .filter_map(Path::to_str)
+            .collect();
+        for directory in above.into_iter().rev() {
+            if seen.len() < LOOKUPS_MAX && seen.insert((true, directory)) {
+                finder.add_directory(directory);
+            }
+        }
+        if seen.len() < LOOKUPS_MAX && seen.insert((false, path)) {
+            finder.add_inode(path);
+        }
+    }
+    in_order(&finder.wanted, GAP_PAGES)
+}
+
+/// A file system of the kind, and its device.
+struct Volume {
+    device: File,
+    layout: Ext4Layout,
+}
+
+struct Finder<'a> {
+    place: &'a Place,
+    /// By device number of stat.
+    volumes: HashMap<u64, Option<Volume>>,
+    wanted: Vec<MetadataRead>,
+}
+
+impl Finder<'_> {
+    fn volume(&mut self, dev: u64) -> Option<&Volume> {
+        let open = || {
+            let device = open_by_number(dev).ok()?;
+            let layout = ext4::layout(&device)?;
+            Some(Volume { device, layout })
+        };
+        self.volumes.entry(dev).or_insert_with(open).as_ref()
+    }
+
+    /// The inode at the end of a path, and that which it links to.
+    fn add_inode(&mut self, path: &str) {
+        let (root, path) = (self.place.root(), Path::new(path));
+        let stats = {
+            let Ok(_owner) = self.place.as_owner() else {
+                return;
+            };
+            let itself = lstat_in_root(root, path).ok();
+            let is_link = itself.is_some_and(|stat| stat.kind == FileKind::Symlink);
+            let target = is_link.then(|| stat_in_root(root, path).ok());
+            [itself, target.flatten()]
+        };
+        stats
+            .into_iter()
+            .flatten()
+            .for_each(|stat| self.add_inode_of(&stat));
+    }
+
+    fn add_inode_of(&mut self, stat: &FileStat) {
+        let place = self.volume(stat.dev).and_then(|volume| {
+            let bytes = ext4::place_of_inode(&volume.layout, stat.inode)?;
+            Some(Extent::new(bytes / page_size(), 1))
+        });
+        self.want(stat.dev, place);
+    }
+
+    /// A directory's inode and entries.
+    fn add_directory(&mut self, path: &str) {
+        let Ok(directory) = self.place.open_directory(path) else {
+            // It may be searched and not listed: its inode at least.
+            return self.add_inode(path);
+        };
+        let Ok(stat) = fstat(directory.as_fd()) else {
+            return;
+        };
+        self.add_inode(path);
+        self.add_inode_of(&stat);
+        let Some(volume) = self.volume(stat.dev) else {
+            return;
+        };
+        let extents = fiemap::extents(directory.as_fd(), EXTENTS_MAX).unwrap_or_default();
+        let placed = extents.list.iter().filter(|e| e.flags.is_readable_at());
+        let page = page_size();
+        let entries: ExtentSet = placed
+            .map(|extent| {
+                let end = extent.physical_bytes.saturating_add(extent.len_bytes);
+                Extent::between(extent.physical_bytes / page, end.div_ceil(page))
+            })
+            .collect();
+        let entries = match entries.pages() <= WHOLE_PAGES_MAX {
+            true => entries,
+            false => in_memory(&volume.device, &entries),
+        };
+        self.want(stat.dev, entries.extents().iter().copied());
+    }
+
+    fn want(&mut self, dev: u64, extents: impl IntoIterator<Item = Extent>) {
+        let device = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let reads = extents.into_iter();
+        self.wanted
+            .extend(reads.map(|extent| MetadataRead { device, extent }));
+    }
+}
+
+/// Those of a device's pages that are in its page cache, first of all those that look-ups have read; all, where that cannot be
+/// asked (before 6.5). mincore(2) does not tell: a page that was read block by block is not marked as up to date.
+fn in_memory(device: &File, pages: &ExtentSet) -> ExtentSet {
+    let is_there = |page: &u64| {
+        let stat = cachestat(device.as_fd(), page * page_size(), page_size());
+        stat.map_or(true, |stat| stat.cached > 0)
+    };
+    let extents = pages.extents().iter();
+    let pages = extents.flat_map(|extent| extent.start..extent.end());
+    ExtentSet::from_pages(pages.take(ENTRIES_PAGES_MAX).filter(is_there).collect())
+}
