@@ -129,6 +129,8 @@ fn focus_is_reported_also_after_the_service_was_away() {
     service.wait();
     desktop.switch_to();
     service.start_again(&[]);
+    // Killed before that was on the disk, it does not know.
+    service.call(&["track", "--pid", &own]);
     let before = reported();
     desktop.switch_to();
     wait_until("the report to the new service", || reported() > before);
