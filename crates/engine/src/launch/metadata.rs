@@ -10,6 +10,7 @@ use crate::launch::place::Place;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::launch::blocks::Ext4Layout;
 use prepage_core::launch::metadata::{MetadataRead, in_order};
+use prepage_core::launch::paths::PATHS_MAX;
 use prepage_kernel::block::open_by_number;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::fiemap;
@@ -29,8 +30,8 @@ const WHOLE_PAGES_MAX: u64 = 16;
 const ENTRIES_PAGES_MAX: usize = 4_096;
 /// Most extents of one directory.
 const EXTENTS_MAX: usize = 256;
-/// Most directories and paths looked up.
-const LOOKUPS_MAX: usize = 65_536;
+/// Most directories looked at.
+const DIRECTORIES_MAX: usize = 4_096;
 
 /// The metadata behind these paths, in the order of first use. It is looked up with the rights of the place's owner.
 pub fn metadata<'a>(paths: impl Iterator<Item = &'a str>, place: &Place) -> Vec<MetadataRead> {
@@ -39,20 +40,26 @@ pub fn metadata<'a>(paths: impl Iterator<Item = &'a str>, place: &Place) -> Vec<
         volumes: HashMap::new(),
         wanted: Vec::new(),
     };
+    // Of each directory, whether something can be found there.
+    let mut directories: HashMap<&str, bool> = HashMap::new();
     let mut seen = BTreeSet::new();
     for path in paths.filter(|path| place.is_local(path)) {
+        let above = Path::new(path).ancestors().skip(1);
+        let above: Vec<&str> = above.filter_map(Path::to_str).collect();
+        let mut is_found = false;
         // From the root directory down, as the kernel looks it up.
-        let above: Vec<&str> = Path::new(path)
-            .ancestors()
-            .skip(1)
-            .filter_map(Path::to_str)
-            .collect();
         for directory in above.into_iter().rev() {
-            if seen.len() < LOOKUPS_MAX && seen.insert((true, directory)) {
-                finder.add_directory(directory);
-            }
+            is_found = match directories.get(directory) {
+                Some(&known) => known,
+                None if directories.len() == DIRECTORIES_MAX => false,
+                None => {
+                    let found = finder.add_directory(directory);
+                    directories.insert(directory, found);
+                    found
+                }
+            };
         }
-        if seen.len() < LOOKUPS_MAX && seen.insert((false, path)) {
+        if is_found && seen.len() < PATHS_MAX && seen.insert(path) {
             finder.add_inode(path);
         }
     }
@@ -108,19 +115,18 @@ impl Finder<'_> {
         self.want(stat.dev, place);
     }
 
-    /// A directory's inode and entries.
-    fn add_directory(&mut self, path: &str) {
+    /// A directory's inode and entries. Returns whether its file system is of the kind.
+    fn add_directory(&mut self, path: &str) -> bool {
         let Ok(directory) = self.place.open_directory(path) else {
             // It may be searched and not listed: its inode at least.
-            return self.add_inode(path);
+            self.add_inode(path);
+            return true;
         };
         let Ok(stat) = fstat(directory.as_fd()) else {
-            return;
+            return false;
         };
-        self.add_inode(path);
-        self.add_inode_of(&stat);
         let Some(volume) = self.volume(stat.dev) else {
-            return;
+            return false;
         };
         let extents = fiemap::extents(directory.as_fd(), EXTENTS_MAX).unwrap_or_default();
         let placed = extents.list.iter().filter(|e| e.flags.is_readable_at());
@@ -135,7 +141,9 @@ impl Finder<'_> {
             true => entries,
             false => in_memory(&volume.device, &entries),
         };
+        self.add_inode(path);
         self.want(stat.dev, entries.extents().iter().copied());
+        true
     }
 
     fn want(&mut self, dev: u64, extents: impl IntoIterator<Item = Extent>) {

@@ -359,15 +359,15 @@ pub fn unmount(directory: &Path) {
     }
 }
 
-/// Tries for up to ten seconds: machines are busy with other things, too.
+/// Tries for up to half a minute: machines are busy with other things, too, and some threads yield to these.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..1_000 {
+    for _ in 0..3_000 {
         if holds() {
             return;
         }
         crate::sched::sleep_us(10_000);
     }
-    panic!("not within ten seconds: {what}");
+    panic!("not within half a minute: {what}");
 }
 
 /// A generator of reproducible numbers.
