@@ -34,6 +34,14 @@ impl Extent {
         self.start.saturating_add(self.len)
     }
 
+    /// It, cut into pieces of at most `len_max` pages, or of one, in order.
+    pub fn pieces(self, len_max: u64) -> impl Iterator<Item = Self> {
+        let len_max = len_max.max(1);
+        (self.start..self.end())
+            .step_by(usize::try_from(len_max).unwrap_or(usize::MAX))
+            .map(move |start| Self::between(start, self.end().min(start.saturating_add(len_max))))
+    }
+
     /// Whether it covers no page.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -235,6 +243,24 @@ impl From<Vec<Extent>> for ExtentSet {
         }
         set
     }
+}
+
+/// Keeps the first pages of what holds extents, `pages_max` of them, and drops what holds none. Returns how many were left out.
+pub fn keep_first<T>(
+    list: &mut Vec<T>,
+    pages_max: u64,
+    extent: impl Fn(&mut T) -> &mut Extent,
+) -> u64 {
+    let (mut left, mut left_out) = (pages_max, 0u64);
+    list.retain_mut(|item| {
+        let extent = extent(item);
+        let len = extent.len.min(left);
+        left_out = left_out.saturating_add(extent.len - len);
+        left -= len;
+        extent.len = len;
+        len > 0
+    });
+    left_out
 }
 
 /// The pages of each key, from extents in any order, overlapping or empty.

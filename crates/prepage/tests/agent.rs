@@ -100,6 +100,11 @@ fn agent(service: &Service, display: &str) -> Running {
     Running(command.spawn().expect("prepage agent"))
 }
 
+fn has_switch_by_focus(service: &Service) -> bool {
+    let switches = service.switches();
+    switches.iter().any(|switch| switch["source"] == "focus")
+}
+
 #[test]
 fn focus_is_reported_also_after_the_service_was_away() {
     let (mut server, display) = display();
@@ -121,9 +126,7 @@ fn focus_is_reported_also_after_the_service_was_away() {
         desktop.switch_to();
         reported() > 0
     });
-    wait_until("the switch", || {
-        service.switches().iter().any(|s| s["source"] == "focus")
-    });
+    wait_until("the switch", || has_switch_by_focus(&service));
 
     service.signal(rustix::process::Signal::KILL);
     service.wait();
@@ -135,9 +138,7 @@ fn focus_is_reported_also_after_the_service_was_away() {
     desktop.switch_to();
     wait_until("the report to the new service", || reported() > before);
     // The focus that changed while it was away may have reached it too, if the agent was late to notice it.
-    wait_until("its switch", || {
-        service.switches().iter().any(|s| s["source"] == "focus")
-    });
+    wait_until("its switch", || has_switch_by_focus(&service));
 
     let started = Instant::now();
     drop(server.0.kill());

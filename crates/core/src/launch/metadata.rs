@@ -3,7 +3,7 @@
 //! read as any data, many at once, while a look-up waits for one after the other.
 
 use super::blocks::Device;
-use crate::extent::{Extent, by_key};
+use crate::extent::{Extent, by_key, keep_first};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,17 +49,11 @@ pub fn in_order(wanted: &[MetadataRead], gap_max: u64) -> Vec<MetadataRead> {
 
 /// The first reads, `pages_max` pages of them, in calls of at most `call_pages` pages.
 pub fn calls(reads: &[MetadataRead], pages_max: u64, call_pages: u64) -> Vec<MetadataRead> {
-    let mut left = pages_max;
-    let mut calls = Vec::with_capacity(reads.len());
-    for &MetadataRead { device, extent } in reads {
-        let mut page = extent.start;
-        while page < extent.end() && left > 0 {
-            let len = call_pages.max(1).min(extent.end() - page).min(left);
-            let extent = Extent::new(page, len);
-            calls.push(MetadataRead { device, extent });
-            page += len;
-            left -= len;
-        }
-    }
-    calls
+    let mut first = reads.to_vec();
+    keep_first(&mut first, pages_max, |read| &mut read.extent);
+    let cut = |MetadataRead { device, extent }| {
+        let pieces = extent.pieces(call_pages);
+        pieces.map(move |extent| MetadataRead { device, extent })
+    };
+    first.into_iter().flat_map(cut).collect()
 }

@@ -3,7 +3,7 @@
 use super::metadata::{self, MetadataRead};
 use super::paths::PathReplay;
 use super::sequence::{LaunchSequence, SequenceRead};
-use crate::extent::{Extent, ExtentSet, by_key};
+use crate::extent::{Extent, ExtentSet, by_key, keep_first};
 use crate::identity::FileId;
 use crate::params::launch::{LaunchOrder, LaunchParams, LaunchStart};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub fn plan(
     params: &LaunchParams,
     limits: PlanLimits,
 ) -> LaunchPlan {
-    let wanted: Vec<SequenceRead> = match order {
+    let mut wanted: Vec<SequenceRead> = match order {
         LaunchOrder::None => {
             return LaunchPlan {
                 start,
@@ -80,7 +80,7 @@ pub fn plan(
         }
     };
     let budget_pages = params.budget_bytes / limits.page_bytes;
-    let (mut wanted, left_out_pages) = within(wanted, budget_pages);
+    let left_out_pages = keep_first(&mut wanted, budget_pages, |read| &mut read.extent);
     if order == LaunchOrder::Lba {
         // What has no known address comes last, in the order of the launch.
         wanted.sort_by_key(|r| (r.address_bytes.is_none(), r.address_bytes));
@@ -94,7 +94,7 @@ pub fn plan(
     };
     windows(&wanted, params.merge_window_pages).for_each(|window| merge.window(window));
     let call_pages = params.call_bytes.min(limits.call_bytes_max) / limits.page_bytes;
-    let reads = calls(&merge.merged, call_pages.max(1));
+    let reads = calls(&merge.merged, call_pages);
     let mut metadata = sequence.metadata.clone();
     if order == LaunchOrder::Lba {
         metadata.sort_unstable();
@@ -129,19 +129,6 @@ fn whole_files(sequence: &LaunchSequence, n_rawseq: u32, page_bytes: u64) -> Vec
         })
     };
     first.filter_map(whole).collect()
-}
-
-/// The first reads, up to `pages_max` pages, and the number of pages left out.
-fn within(mut reads: Vec<SequenceRead>, pages_max: u64) -> (Vec<SequenceRead>, u64) {
-    let (mut left, mut left_out) = (pages_max, 0u64);
-    reads.retain_mut(|read| {
-        let len = read.extent.len.min(left);
-        left_out = left_out.saturating_add(read.extent.len - len);
-        left -= len;
-        read.extent.len = len;
-        len > 0
-    });
-    (reads, left_out)
 }
 
 /// The reads, divided into consecutive ones of at most `pages_max` pages together; a longer one is alone.
@@ -217,15 +204,8 @@ impl Merge {
 fn calls(reads: &[PlannedRead], pages_max: u64) -> Vec<PlannedRead> {
     let cut = |read: &PlannedRead| {
         let PlannedRead { file, extent } = *read;
-        (extent.start..extent.end())
-            .step_by(pages_max as usize)
-            .map(move |start| {
-                let end = extent.end().min(start.saturating_add(pages_max));
-                PlannedRead {
-                    file,
-                    extent: Extent::between(start, end),
-                }
-            })
+        let pieces = extent.pieces(pages_max);
+        pieces.map(move |extent| PlannedRead { file, extent })
     };
     reads.iter().flat_map(cut).collect()
 }

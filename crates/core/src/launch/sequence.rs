@@ -5,7 +5,7 @@ use super::metadata::{METADATA_MAX, MetadataRead};
 use super::page_map::PageMap;
 use super::paths::{PATHS_BYTES_MAX, PATHS_MAX, PathReplay, is_replayable};
 use super::recording::{ACCESSES_MAX, FILES_MAX, PAGES_MAX, Source};
-use crate::extent::Extent;
+use crate::extent::{Extent, keep_first};
 use crate::file::WINDOW_PAGES;
 use crate::identity::FileId;
 use serde::{Deserialize, Serialize};
@@ -218,13 +218,8 @@ impl LaunchSequence {
 
     /// Cuts it to its bounds, from the end, and drops files of which nothing is read.
     pub(super) fn bound(&mut self) {
-        let mut pages_left = PAGES_MAX;
         self.reads.truncate(ACCESSES_MAX);
-        self.reads.retain_mut(|read| {
-            read.extent.len = read.extent.len.min(pages_left);
-            pages_left -= read.extent.len;
-            !read.extent.is_empty()
-        });
+        keep_first(&mut self.reads, PAGES_MAX, |read| &mut read.extent);
         let used: BTreeSet<u32> = self.reads.iter().map(|r| r.file).collect();
         let (mut at, mut bytes_left) = (0, PATHS_BYTES_MAX);
         self.remove_files(|f| {
@@ -269,12 +264,13 @@ impl LaunchSequence {
     pub(super) fn is_valid(&self) -> bool {
         let files = self.files.len();
         let mut pages_left = PAGES_MAX;
+        let is_extent = |e: Extent, len_max: u64| {
+            (1..=len_max).contains(&e.len) && e.start.checked_add(e.len).is_some()
+        };
         let mut is_within = |r: &SequenceRead| {
-            let has_room = (1..=pages_left).contains(&r.extent.len);
+            let has_room = is_extent(r.extent, pages_left);
             pages_left = pages_left.saturating_sub(r.extent.len);
-            has_room
-                && (r.file as usize) < files
-                && r.extent.start.checked_add(r.extent.len).is_some()
+            has_room && (r.file as usize) < files
         };
         let file_bytes: usize = self.files.iter().map(|f| f.file.path.len()).sum();
         let path_bytes: usize = self.paths.iter().map(|p| p.path.len()).sum();
@@ -282,10 +278,7 @@ impl LaunchSequence {
             && self.reads.len() <= ACCESSES_MAX
             && self.paths.len() <= PATHS_MAX
             && self.metadata.len() <= METADATA_MAX
-            && self.metadata.iter().all(|read| {
-                let end = read.extent.start.checked_add(read.extent.len);
-                (1..=PAGES_MAX).contains(&read.extent.len) && end.is_some()
-            })
+            && self.metadata.iter().all(|m| is_extent(m.extent, PAGES_MAX))
             && file_bytes.max(path_bytes) <= PATHS_BYTES_MAX
             && self.files.iter().all(|f| is_replayable(&f.file.path))
             && self.paths.iter().all(|p| is_replayable(&p.path))

@@ -167,11 +167,8 @@ fn metadata_offsets(extents: &ExtentSet, stride: u64) -> Vec<u64> {
 
 /// The extents, cut to calls of at most `pages_max` pages.
 fn calls(extents: &ExtentSet, pages_max: u64) -> impl Iterator<Item = Extent> + '_ {
-    extents.extents().iter().flat_map(move |extent| {
-        (extent.start..extent.end())
-            .step_by(pages_max as usize)
-            .map(move |start| Extent::between(start, extent.end().min(start + pages_max)))
-    })
+    let extents = extents.extents().iter();
+    extents.flat_map(move |extent| extent.pieces(pages_max))
 }
 
 #[cfg(test)]

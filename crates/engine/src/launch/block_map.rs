@@ -1,11 +1,11 @@
 //! From the files of a launch to the blocks that they are on (FAST section 4.3: the LBA-to-inode map).
 
-use crate::launch::ext4;
+use crate::launch::ext4::Ext4Devices;
 use crate::launch::place::Place;
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::recording::Recording;
-use prepage_kernel::block::{BlockDevice, Placement, open_by_number};
+use prepage_kernel::block::{BlockDevice, Placement};
 use prepage_kernel::open::fstat;
 use prepage_kernel::page::page_size;
 use prepage_kernel::swaps::{self, SwapKind};
@@ -24,8 +24,9 @@ const DIRECTORIES_MAX: usize = 1_024;
 /// The map of a recording's files, of the directories above them, of their file systems' journals and of swap. What has no
 /// place on a device (overlay and btrfs have device numbers that name none) is left out; where that may be a journal or
 /// swap, the map says that it lacks them.
-pub fn block_map(recording: &Recording, place: &Place) -> BlockMap {
+pub fn block_map(recording: &Recording, place: &Place, devices: &mut Ext4Devices) -> BlockMap {
     let mut mapper = Mapper {
+        devices,
         map: BlockMap::default(),
         volumes: HashMap::new(),
     };
@@ -74,22 +75,23 @@ fn directories(recording: &Recording) -> BTreeSet<&str> {
     directories
 }
 
-struct Mapper {
+struct Mapper<'a> {
+    devices: &'a mut Ext4Devices,
     map: BlockMap,
     /// By device number of stat.
     volumes: HashMap<u64, Option<Volume>>,
 }
 
-impl Mapper {
+impl Mapper<'_> {
     fn add(&mut self, fd: BorrowedFd<'_>, dev: u64, file: FileId, kind: BlockKind) {
         let map = &mut self.map;
         let volume = self.volumes.entry(dev).or_insert_with(|| {
             let volume = volume(dev);
             // Where the device may not be read, the map knows files and directories only.
-            let layout = open_by_number(dev).ok();
-            let layout = layout.and_then(|device| ext4::layout(&device));
-            match volume.zip(layout) {
-                Some((volume, layout)) if is_asked_itself(dev) => map.insert_ext4(volume, &layout),
+            match volume.zip(self.devices.of(dev)) {
+                Some((volume, (_, layout))) if is_asked_itself(dev) => {
+                    map.insert_ext4(volume, layout);
+                }
                 _ => map.lacks(BlockKind::Journal),
             }
             volume

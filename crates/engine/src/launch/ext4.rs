@@ -2,6 +2,8 @@
 //! `Documentation/filesystems/ext4`: super, group_descr), and its journal (journal, ifork). For devices that may be read; others stay without.
 
 use prepage_core::launch::blocks::{Ext4Group, Ext4Layout};
+use prepage_kernel::block::open_by_number;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -28,6 +30,22 @@ const WRITTEN_MAX: u64 = 0x8000;
 const NODES_MAX: usize = 64;
 /// Most groups read: 8 TiB with blocks of 4 KiB.
 const GROUPS_MAX: u64 = 1 << 16;
+
+/// The devices of these file systems that may be read, with their layouts: each is opened once.
+#[derive(Debug, Default)]
+pub struct Ext4Devices(HashMap<u64, Option<(File, Ext4Layout)>>);
+
+impl Ext4Devices {
+    /// That of a device number of stat; `None` where it may not be read, or holds none of these file systems.
+    pub fn of(&mut self, dev: u64) -> Option<&(File, Ext4Layout)> {
+        let open = || {
+            let device = open_by_number(dev).ok()?;
+            let layout = layout(&device)?;
+            Some((device, layout))
+        };
+        self.0.entry(dev).or_insert_with(open).as_ref()
+    }
+}
 
 /// The layout of the file system on a device; `None` where there is none of these, or one that is laid out otherwise.
 pub fn layout(device: &File) -> Option<Ext4Layout> {

@@ -5,6 +5,7 @@
 //! a name here.
 
 use crate::launch::block_map::block_map;
+use crate::launch::ext4::Ext4Devices;
 use crate::launch::metadata::metadata;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
@@ -108,8 +109,10 @@ pub fn finish(mut ended: Ended) -> LaunchResult {
     let began = monotonic_ns();
     let looked_up = within(ended.name_max, move || {
         let (mut recording, unresolved_pages) = recording(seen, &place, end);
-        recording.metadata = metadata(looked_up_paths(&known, &recording), &place);
-        let map: BlockMap = block_map(&recording, &place);
+        let mut devices = Ext4Devices::default();
+        let paths = looked_up_paths(&known, &recording);
+        recording.metadata = metadata(paths, &place, &mut devices);
+        let map: BlockMap = block_map(&recording, &place, &mut devices);
         (recording, unresolved_pages, map)
     });
     result.is_given_up = looked_up.is_none();

@@ -5,13 +5,11 @@
 //! these, nor where the device may not be opened, as in many containers. Symbolic links' and extent trees' own blocks are left
 //! out: hardly a program has any.
 
-use crate::launch::ext4;
+use crate::launch::ext4::{self, Ext4Devices};
 use crate::launch::place::Place;
 use prepage_core::extent::{Extent, ExtentSet};
-use prepage_core::launch::blocks::Ext4Layout;
 use prepage_core::launch::metadata::{MetadataRead, in_order};
 use prepage_core::launch::paths::PATHS_MAX;
-use prepage_kernel::block::open_by_number;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::fiemap;
 use prepage_kernel::open::{FileKind, FileStat, fstat, lstat_in_root, stat_in_root};
@@ -34,10 +32,14 @@ const EXTENTS_MAX: usize = 256;
 const DIRECTORIES_MAX: usize = 4_096;
 
 /// The metadata behind these paths, in the order of first use. It is looked up with the rights of the place's owner.
-pub fn metadata<'a>(paths: impl Iterator<Item = &'a str>, place: &Place) -> Vec<MetadataRead> {
+pub fn metadata<'a>(
+    paths: impl Iterator<Item = &'a str>,
+    place: &Place,
+    devices: &mut Ext4Devices,
+) -> Vec<MetadataRead> {
     let mut finder = Finder {
         place,
-        volumes: HashMap::new(),
+        devices,
         wanted: Vec::new(),
     };
     // Of each directory, whether something can be found there.
@@ -66,29 +68,13 @@ pub fn metadata<'a>(paths: impl Iterator<Item = &'a str>, place: &Place) -> Vec<
     in_order(&finder.wanted, GAP_PAGES)
 }
 
-/// A file system of the kind, and its device.
-struct Volume {
-    device: File,
-    layout: Ext4Layout,
-}
-
 struct Finder<'a> {
     place: &'a Place,
-    /// By device number of stat.
-    volumes: HashMap<u64, Option<Volume>>,
+    devices: &'a mut Ext4Devices,
     wanted: Vec<MetadataRead>,
 }
 
 impl Finder<'_> {
-    fn volume(&mut self, dev: u64) -> Option<&Volume> {
-        let open = || {
-            let device = open_by_number(dev).ok()?;
-            let layout = ext4::layout(&device)?;
-            Some(Volume { device, layout })
-        };
-        self.volumes.entry(dev).or_insert_with(open).as_ref()
-    }
-
     /// The inode at the end of a path, and that which it links to.
     fn add_inode(&mut self, path: &str) {
         let (root, path) = (self.place.root(), Path::new(path));
@@ -108,8 +94,8 @@ impl Finder<'_> {
     }
 
     fn add_inode_of(&mut self, stat: &FileStat) {
-        let place = self.volume(stat.dev).and_then(|volume| {
-            let bytes = ext4::place_of_inode(&volume.layout, stat.inode)?;
+        let place = self.devices.of(stat.dev).and_then(|(_, layout)| {
+            let bytes = ext4::place_of_inode(layout, stat.inode)?;
             Some(Extent::new(bytes / page_size(), 1))
         });
         self.want(stat.dev, place);
@@ -125,7 +111,7 @@ impl Finder<'_> {
         let Ok(stat) = fstat(directory.as_fd()) else {
             return false;
         };
-        let Some(volume) = self.volume(stat.dev) else {
+        let Some((device, _)) = self.devices.of(stat.dev) else {
             return false;
         };
         let extents = fiemap::extents(directory.as_fd(), EXTENTS_MAX).unwrap_or_default();
@@ -139,7 +125,7 @@ impl Finder<'_> {
             .collect();
         let entries = match entries.pages() <= WHOLE_PAGES_MAX {
             true => entries,
-            false => in_memory(&volume.device, &entries),
+            false => in_memory(device, &entries),
         };
         self.add_inode(path);
         self.want(stat.dev, entries.extents().iter().copied());

@@ -345,12 +345,7 @@ impl Prefetch {
     }
 
     fn read_in_order(&self) {
-        let mut reader = Reader {
-            in_flight: VecDeque::new(),
-            in_flight_pages: 0,
-            pages: 0,
-            calls: 0,
-        };
+        let mut reader = Reader::default();
         for (index, read) in self.plan.reads.iter().enumerate() {
             if self.is_cancelled() {
                 break;
@@ -379,8 +374,8 @@ impl Prefetch {
     /// Reads inodes and directories by the page caches of their devices, where look-ups find them. With this process's own
     /// rights: where a device may not be opened, look-ups read for themselves.
     fn read_metadata(&self) {
-        let mut devices: BTreeMap<Device, Option<OwnedFd>> = BTreeMap::new();
-        let (mut asked, mut pages) = (Vec::new(), 0);
+        let mut devices: BTreeMap<Device, Option<Arc<OwnedFd>>> = BTreeMap::new();
+        let (mut reader, mut pages) = (Reader::default(), 0);
         for MetadataRead { device, extent } in &self.plan.metadata {
             if self.is_cancelled() {
                 break;
@@ -388,27 +383,18 @@ impl Prefetch {
             let number = rustix::fs::makedev(device.0, device.1);
             let opened = devices
                 .entry(*device)
-                .or_insert_with(|| Some(open_by_number(number).ok()?.into()));
+                .or_insert_with(|| Some(Arc::new(open_by_number(number).ok()?.into())));
             // No device is longer than an offset can say.
-            let end = extent.end().checked_mul(page_size());
-            let is_read = |opened: &OwnedFd, end: u64| {
-                let len = extent.len * page_size();
-                readahead::readahead(opened.as_fd(), end - len, len).is_ok()
-            };
-            if let (Some(opened), Some(end)) = (opened, end)
-                && is_read(opened, end)
+            let has_place = extent.end().checked_mul(page_size()).is_some();
+            if let Some(opened) = opened.as_ref().filter(|_| has_place)
+                && reader.ask(opened, *extent)
             {
                 pages += extent.len;
-                asked.push((*device, extent.end() - 1));
             }
         }
         self.lock().outcome.metadata_pages = pages;
         // Who waits for all of a prefetch waits for these reads.
-        for (device, page) in asked {
-            if let Some(Some(opened)) = devices.get(&device) {
-                wait_for(opened, page);
-            }
-        }
+        reader.wait_for_all();
     }
 
     fn now_us(&self) -> u64 {
@@ -442,6 +428,7 @@ impl Prefetch {
 }
 
 /// The reads of one thread.
+#[derive(Default)]
 struct Reader {
     /// Reads submitted and not known to be complete, oldest first.
     in_flight: VecDeque<(Arc<OwnedFd>, Extent)>,
@@ -451,20 +438,25 @@ struct Reader {
 }
 
 impl Reader {
+    /// Asks for what is not in memory.
     fn submit(&mut self, file: &Arc<OwnedFd>, extent: Extent) {
-        let (offset, len) = (extent.start * page_size(), extent.len * page_size());
         // Where that cannot be asked, everything counts as read.
         let cached = cached_count(file.as_fd(), extent);
-        if cached >= extent.len {
-            return;
-        }
-        // A hint: what it cannot read ahead is read on demand.
-        if readahead::readahead(file.as_fd(), offset, len).is_ok() {
-            self.calls += 1;
+        if cached < extent.len && self.ask(file, extent) {
             self.pages += extent.len - cached;
+        }
+    }
+
+    /// Asks for pages. Returns whether they may be in flight: a hint, and what cannot be read ahead is read on demand.
+    fn ask(&mut self, file: &Arc<OwnedFd>, extent: Extent) -> bool {
+        let (offset, len) = (extent.start * page_size(), extent.len * page_size());
+        let is_asked = readahead::readahead(file.as_fd(), offset, len).is_ok();
+        if is_asked {
+            self.calls += 1;
             self.in_flight.push_back((Arc::clone(file), extent));
             self.in_flight_pages += extent.len;
         }
+        is_asked
     }
 
     /// Waits until at most so many pages are in flight, as far as the device completes reads in their order: for the last
