@@ -12,6 +12,8 @@ Examples:
   sudo prepage-eval run --swap disk --resume            go on with records.jsonl
   sudo prepage-eval run --apps gimp --modes observe \\
       --switches switches.jsonl                         for simulate
+  sudo prepage-eval run --modes resident,off,full \\
+      -- okular /tmp/manual.pdf                         an application of your own
   prepage-eval study records.jsonl";
 
 pub const LAUNCH: &str = "\
@@ -22,7 +24,8 @@ are separated by commas.
 Examples:
   sudo prepage-eval launch --install
   sudo prepage-eval launch --programs gimp,git --scenarios cold,warm,fast
-  sudo prepage-eval launch --runs 20 -- python3 tool.py --flag";
+  sudo prepage-eval launch --runs 20 -- python3 tool.py --flag
+  sudo prepage-eval launch --window-title manual.pdf -- okular manual.pdf";
 
 pub const IDLE: &str = "\
 Lists are separated by commas.

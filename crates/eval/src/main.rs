@@ -43,6 +43,7 @@ mod sysfs;
 mod throttle;
 mod tiles;
 
+use crate::apps::given::Given;
 use crate::error::Context;
 use clap::{Args, Parser, Subcommand};
 use idle::IdleOptions;
@@ -249,6 +250,38 @@ struct RunArguments {
     screenshots: Option<PathBuf>,
     #[command(flatten)]
     factors: FactorArguments,
+    #[command(flatten)]
+    given: GivenArguments,
+}
+
+/// An application of one's own.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "An application of your own")]
+struct GivenArguments {
+    /// What its window's title contains once it can be used: any window will do where this is empty.
+    #[arg(long, value_name = "TITLE", default_value = "", requires = "command")]
+    window_title: String,
+    /// The key that goes with each switch and is to be answered visibly, such as Next (page down), space, ctrl+f.
+    #[arg(long, value_name = "KEY", default_value = "Next", requires = "command")]
+    answer_key: String,
+    /// Click into the middle of the window first: without that, keys do not reach the content of some applications.
+    #[arg(long, requires = "command")]
+    click: bool,
+    /// Measure this command, which shows a window, instead of the applications above. It is used by page and arrow keys:
+    /// let it show something of many pages.
+    #[arg(last = true, conflicts_with = "apps")]
+    command: Vec<String>,
+}
+
+impl GivenArguments {
+    fn given(self) -> Option<Given> {
+        (!self.command.is_empty()).then_some(Given {
+            command: self.command,
+            window_title: self.window_title,
+            answer_key: self.answer_key,
+            click_first: self.click,
+        })
+    }
 }
 
 /// What is varied of the machine, one at a time; all of it is put back when the run ends.
@@ -307,10 +340,12 @@ impl RunArguments {
         self.check_counts()?;
         let usual = Parameters::of(self.setting);
         let read = |file: &PathBuf| service::read_config(self.prepage_bin.as_deref(), file);
-        let apps = apps::named(&self.apps)?;
+        let given = self.given.given();
+        let apps = apps::chosen(&self.apps, given.as_ref())?;
         let swap_bytes = self.factors.swap_size_mib * MIB;
         let parameters = Parameters {
             apps: apps.iter().map(|app| app.name.to_owned()).collect(),
+            given,
             modes: if self.modes.is_empty() {
                 usual.modes
             } else {
@@ -391,7 +426,11 @@ struct LaunchArguments {
     /// The directory of prepage; by default that of this program.
     #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
-    /// Launch this command, which does its work and exits, instead of the programs.
+    /// The command shows a window: its launch ends with the picture that stays once a window's title contains this (''
+    /// for any window), and not with its exit.
+    #[arg(long, value_name = "TITLE", requires = "command")]
+    window_title: Option<String>,
+    /// Launch this command, which does its work and exits unless --window-title is given, instead of the programs.
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -415,6 +454,7 @@ impl LaunchArguments {
             parameters,
             programs: self.programs,
             command: self.command,
+            window_title: self.window_title,
             installs: self.install,
             prepage_bin: self.prepage_bin,
             out: self.out,

@@ -7,6 +7,7 @@ mod mode;
 mod resume;
 mod timeline;
 
+use crate::apps::given::Given;
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::FrameRecord;
@@ -59,6 +60,9 @@ pub struct Parameters {
     /// The applications' names. Records of one application may have its name alone, as `app`.
     #[serde(alias = "app", deserialize_with = "one_or_more")]
     pub apps: Vec<String>,
+    /// The one application, where it is none of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
     /// How the applications lose their memory.
     pub setting: Setting,
     /// The modes that alternate.
@@ -123,6 +127,7 @@ impl Parameters {
         };
         Self {
             apps: vec!["chromium".into()],
+            given: None,
             setting,
             modes: modes.to_vec(),
             samples: if together { 0 } else { 15 },

@@ -35,6 +35,20 @@ fn an_unknown_application_is_refused_with_those_that_are_known() {
 }
 
 #[test]
+fn what_cannot_be_run_of_ones_own_is_refused() {
+    for (arguments, expected) in [
+        (&["--", "no-such-program"][..], "no-such-program"),
+        (&["--answer-key", "Nxt", "--", "sh"], "Nxt"),
+        (&["--answer-key", "space"], "COMMAND"),
+        (&["--apps", "gimp", "--", "sh"], "--apps"),
+        (&["--setting", "together", "--", "sh"], "two at least"),
+    ] {
+        let said = refusal(arguments);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn together_takes_two_applications_and_nothing_resident() {
     let together = ["--setting", "together", "--apps"];
     let said = refusal(&[&together[..], &["gimp"]].concat());

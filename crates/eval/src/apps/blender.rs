@@ -1,6 +1,6 @@
 //! Blender with a scene of many meshes, drawn by the processors (llvmpipe): a 3-D program without a graphics card.
 
-use super::{App, ContextAction};
+use super::{App, Content, ContextAction};
 use crate::error::Result;
 use crate::site::{Site, words};
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ pub const BLENDER: App = App {
     packages: &["blender", "libgl1-mesa-dri"],
     executable: "blender",
     version_command: &["blender", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     environment: &[("LIBGL_ALWAYS_SOFTWARE", "1")],
     window_class: "lender",
     ready_title: "ready.blend",

@@ -1,6 +1,6 @@
 //! Chromium with one heavy local page.
 
-use super::{App, web_page};
+use super::{App, Content, web_page};
 use crate::error::Result;
 use crate::site::{Site, words};
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ pub const CHROMIUM: App = App {
     packages: &["chromium"],
     executable: "chromium",
     version_command: &["chromium", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     // Without keys of its own the browser would show a bar that says so.
     environment: &[
         ("GOOGLE_API_KEY", "no"),

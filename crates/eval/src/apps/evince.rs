@@ -1,6 +1,6 @@
 //! Evince with a long document of text, drawings and pictures.
 
-use super::{App, ContextAction};
+use super::{App, Content, ContextAction};
 use crate::content::{prose, word};
 use crate::error::Result;
 use crate::random::Random;
@@ -14,7 +14,7 @@ pub const EVINCE: App = App {
     packages: &["evince"],
     executable: "evince",
     version_command: &["evince", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     // Settings of its own, not the person's, and none that are kept.
     environment: &[("GSETTINGS_BACKEND", "memory")],
     window_class: "vince",

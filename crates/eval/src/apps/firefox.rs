@@ -1,6 +1,6 @@
 //! Firefox with one heavy local page.
 
-use super::{App, mozilla, web_page};
+use super::{App, Content, mozilla, web_page};
 use crate::error::Result;
 use crate::site::{Site, words};
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ pub const FIREFOX: App = App {
     packages: &["firefox-esr"],
     executable: "firefox-esr",
     version_command: &["firefox-esr", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     environment: &[],
     window_class: "firefox",
     ready_title: web_page::READY_TITLE,

@@ -1,6 +1,6 @@
 //! Geany with many source files open.
 
-use super::{App, ContextAction};
+use super::{App, Content, ContextAction};
 use crate::content::c_source;
 use crate::error::Result;
 use crate::site::{Site, words};
@@ -12,7 +12,7 @@ pub const GEANY: App = App {
     packages: &["geany"],
     executable: "geany",
     version_command: &["geany", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     environment: &[],
     window_class: "eany",
     ready_title: ".c - ",

@@ -1,6 +1,6 @@
 //! GIMP with a large picture.
 
-use super::{App, ContextAction};
+use super::{App, Content, ContextAction};
 use crate::error::Result;
 use crate::random::Random;
 use crate::site::{Site, words};
@@ -12,7 +12,7 @@ pub const GIMP: App = App {
     packages: &["gimp"],
     executable: "gimp",
     version_command: &["gimp", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     environment: &[],
     window_class: "imp",
     ready_title: "picture",

@@ -6,6 +6,7 @@ mod evince;
 mod firefox;
 mod geany;
 mod gimp;
+pub mod given;
 mod mozilla;
 mod thunderbird;
 pub mod versions;
@@ -15,6 +16,7 @@ mod writer;
 use crate::error::{Error, Result};
 use crate::packages::{self, Needed};
 use crate::site::Site;
+use given::Given;
 use std::ffi::OsString;
 
 /// One application.
@@ -28,8 +30,8 @@ pub struct App {
     pub executable: &'static str,
     /// The command that says its version.
     pub version_command: &'static [&'static str],
-    /// Makes its content, a function of the seed, and returns its command line.
-    pub prepare: fn(&Site<'_>) -> Result<Vec<OsString>>,
+    /// Its content and its command line.
+    pub content: Content,
     /// Its environment beyond the session's.
     pub environment: &'static [(&'static str, &'static str)],
     /// What its window's class contains.
@@ -42,6 +44,28 @@ pub struct App {
     pub answer_key: &'static str,
     /// What a person does in it between switches (ASAP's Table 2).
     pub contexts: &'static [ContextAction],
+}
+
+/// What an application shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    /// Made by a function of the seed, which returns the command line.
+    Made(fn(&Site<'_>) -> Result<Vec<OsString>>),
+    /// There already, and named in this command line.
+    Given(&'static [OsString]),
+}
+
+impl Content {
+    /// Makes what has to be made. Returns program and arguments.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn prepare(&self, site: &Site<'_>) -> Result<Vec<OsString>> {
+        match self {
+            Self::Made(make) => make(site),
+            Self::Given(command) => Ok(command.to_vec()),
+        }
+    }
 }
 
 /// One thing that a person does in an application.
@@ -68,11 +92,22 @@ pub const APPS: &[App] = &[
     blender::BLENDER,
 ];
 
+/// The application that was given, or else those of these names.
+///
+/// # Errors
+/// As of [`Given::app`] and [`named`].
+pub fn chosen(names: &[String], given: Option<&Given>) -> Result<Vec<App>> {
+    match given {
+        Some(given) => Ok(vec![given.app()?]),
+        None => named(names),
+    }
+}
+
 /// The applications of these names, or every one for `all`; each once, in the order given.
 ///
 /// # Errors
 /// Where a name is unknown, is there twice, or there is none.
-pub fn named(names: &[String]) -> Result<Vec<App>> {
+fn named(names: &[String]) -> Result<Vec<App>> {
     if names == ["all"] {
         return Ok(APPS.to_vec());
     }
@@ -193,7 +228,7 @@ mod tests {
                     directory: &directory,
                     seed,
                 };
-                let command = (app.prepare)(&site).unwrap();
+                let command = app.content.prepare(&site).unwrap();
                 let files = files(&directory);
                 std::fs::remove_dir_all(&directory).unwrap();
                 (command, files)

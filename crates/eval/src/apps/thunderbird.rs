@@ -1,6 +1,6 @@
 //! Thunderbird with a folder of long messages, and without an account.
 
-use super::{App, ContextAction, mozilla};
+use super::{App, Content, ContextAction, mozilla};
 use crate::content::{prose, word};
 use crate::error::Result;
 use crate::random::Random;
@@ -14,7 +14,7 @@ pub const THUNDERBIRD: App = App {
     packages: &["thunderbird"],
     executable: "thunderbird",
     version_command: &["thunderbird", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     environment: &[],
     window_class: "thunderbird",
     ready_title: "Letters",

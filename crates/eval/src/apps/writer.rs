@@ -1,6 +1,6 @@
 //! LibreOffice Writer with a long document of text, tables and pictures.
 
-use super::{App, ContextAction};
+use super::{App, Content, ContextAction};
 use crate::content::{prose, word};
 use crate::error::Result;
 use crate::random::Random;
@@ -14,7 +14,7 @@ pub const WRITER: App = App {
     packages: &["libreoffice-writer", "libreoffice-gtk3"],
     executable: "soffice",
     version_command: &["soffice", "--version"],
-    prepare,
+    content: Content::Made(prepare),
     environment: &[("SAL_USE_VCLPLUGIN", "gtk3")],
     window_class: "ibreoffice",
     ready_title: "document",

@@ -48,6 +48,21 @@ fn symbol(key: &str) -> Option<u32> {
     only.filter(|_| characters.next().is_none())
 }
 
+/// Checks that keys that are pressed together have symbols, as [`Keyboard::chord`] reads them.
+///
+/// # Errors
+/// Where one has none.
+pub fn check(keys: &str) -> Result<()> {
+    match keys.split('+').find(|key| symbol(key).is_none()) {
+        Some(key) => {
+            let named: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+            let cause = format!("known are single characters and {}", named.join(", "));
+            Err(Error::new("find", format!("key {key}"), cause))
+        }
+        None => Ok(()),
+    }
+}
+
 impl Keyboard {
     /// Asks the server for its keyboard.
     pub fn of(connection: &RustConnection, root: xproto::Window) -> Result<Self> {
@@ -124,9 +139,8 @@ mod tests {
         for app in APPS {
             let contexts = app.contexts.iter().flat_map(|context| context.keys);
             for chord in contexts.chain([&app.answer_key]) {
-                for key in chord.split('+') {
-                    assert!(symbol(key).is_some(), "{}: {key}", app.name);
-                }
+                let checked = check(chord);
+                assert!(checked.is_ok(), "{}: {checked:?}", app.name);
             }
         }
         assert_eq!(symbol("a"), Some(0x61));

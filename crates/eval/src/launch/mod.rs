@@ -45,8 +45,10 @@ pub struct LaunchOptions {
     pub parameters: Parameters,
     /// The programs' names; none for the default ones, `all` for all.
     pub programs: Vec<String>,
-    /// Instead of these: one command, which does its work and exits.
+    /// Instead of these: one command.
     pub command: Vec<OsString>,
+    /// What the title of the command's window contains once its content is there; none where it does its work and exits.
+    pub window_title: Option<String>,
     /// Whether missing programs are installed.
     pub installs: bool,
     /// Where prepage's binary is.

@@ -3,13 +3,14 @@
 use super::record::{Ends, ProgramFacts};
 use super::workloads as work;
 use crate::apps::chromium::CHROMIUM;
+use crate::apps::given::name_of;
 use crate::display::session::Places;
 use crate::error::{Context, Error, Result};
 use crate::packages::{self, Needed};
 use crate::site::Site;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// One program of the table.
 #[derive(Clone, Copy, Debug)]
@@ -198,24 +199,27 @@ impl Ends {
     }
 }
 
-/// What a command that is not in the table is called.
-///
-/// # Errors
-/// Where it names no program.
-pub fn name_of(command: &[OsString]) -> Result<String> {
-    let program = command.first().map(Path::new);
-    let name = program.and_then(Path::file_name);
-    let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
-    Ok(name.to_string_lossy().into_owned())
+impl Window {
+    /// The one whose title contains this. What it is made from is never given back: a run makes it once.
+    pub fn titled(title: String) -> Self {
+        Self {
+            class: "",
+            ready_title: title.leak(),
+        }
+    }
 }
 
 impl Prepared {
-    /// A command that is not in the table: it does its work and exits.
-    pub fn of_command(command: &[OsString], places: &Places) -> Result<Self> {
+    /// A command that is not in the table: it shows this window, or does its work and exits.
+    pub fn of_command(
+        command: &[OsString],
+        window: Option<Window>,
+        places: &Places,
+    ) -> Result<Self> {
         Ok(Self {
             name: name_of(command)?,
             packages: &[],
-            window: None,
+            window,
             environment: &[],
             command: command.to_vec(),
             directory: places.home(),

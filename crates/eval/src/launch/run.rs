@@ -7,11 +7,12 @@ use super::learning;
 use super::order;
 use super::preload::{self, Preload};
 use super::profiles::nearest;
-use super::programs::{self, Prepared};
+use super::programs::{self, Prepared, Window};
 use super::record::{Ends, Launch, Line, Parameters, ProgramFacts, Run, Slot};
 use super::sample::{self, Subject};
 use super::scenario::Scenario;
 use super::simultaneous::{self, Turn};
+use crate::apps::given::name_of;
 use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::duration::{self, counted};
@@ -44,8 +45,9 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;
     let ends = |program: &programs::Program| (program.name.to_owned(), Ends::of(program.window));
     let mut known: Vec<(String, Ends)> = chosen.iter().map(ends).collect();
+    let window = options.window_title.clone().map(Window::titled);
     if !options.command.is_empty() {
-        known.push((programs::name_of(&options.command)?, Ends::Exit));
+        known.push((name_of(&options.command)?, Ends::of(window)));
     }
     say_how_long(&parameters, &known, &earlier);
     let mut restorer = Restorer::start()?;
@@ -64,6 +66,7 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     if !options.command.is_empty() {
         prepared.push(Prepared::of_command(
             &options.command,
+            window,
             &bench.ground.places,
         )?);
     }

@@ -12,7 +12,7 @@ fn words(words: &[&str]) -> Result<Vec<OsString>> {
 
 /// Shows the page that the switches are measured with.
 pub fn chromium(site: &Site<'_>) -> Result<Vec<OsString>> {
-    (CHROMIUM.prepare)(site)
+    CHROMIUM.content.prepare(site)
 }
 
 /// Converts a document to PDF.

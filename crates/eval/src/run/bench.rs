@@ -15,6 +15,7 @@ use crate::group::Group;
 use crate::processes::Roles;
 use crate::record::Writer;
 use crate::service::Service;
+use crate::settle::is_answer;
 use crate::site::Site;
 use crate::tiles::Tiles;
 use prepage_core::replay::RecordedSwitch;
@@ -22,6 +23,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use x11rb::protocol::xproto::Window;
+
+/// How long an application may go on computing after it was launched or clicked at, in milliseconds.
+const IDLE_LIMIT_MS: u64 = 20_000;
 
 /// The bench of one run.
 #[derive(Debug)]
@@ -110,7 +114,7 @@ pub fn content(
         directory: &directory,
         seed,
     };
-    Ok(((app.prepare)(&site)?, directory))
+    Ok((app.content.prepare(&site)?, directory))
 }
 
 /// Starts an application in a group and waits until its window can be used.
@@ -139,18 +143,27 @@ pub fn launch(
         .stderr(log_file(&places.disk, &format!("{}-{instance}", app.name))?)
         .spawn()
         .context("start", app.name)?;
-    let window = display
-        .wait_for_window(READY_LIMIT_MS, |display, window| {
-            Ok(!before.contains(&window)
-                && display.class(window)?.contains(app.window_class)
-                && display.title(window)?.contains(app.ready_title))
-        })
-        .map_err(|e| {
-            let log = places.disk.join(format!("{}-{instance}.log", app.name));
-            let said = std::fs::read_to_string(log).unwrap_or_default();
-            let tail: String = said.lines().rev().take(5).collect::<Vec<_>>().join(" | ");
-            Error::new("launch", app.name, format!("{e}; it said: {tail}"))
-        })?;
+    let is_its = |display: &Display, window| {
+        Ok(!before.contains(&window)
+            && display.class(window)?.contains(app.window_class)
+            && display.title(window)?.contains(app.ready_title))
+    };
+    let wait = |display: &Display| {
+        display.wait_for_window(READY_LIMIT_MS, is_its)?;
+        // The first may be a splash screen or a question, which another one follows.
+        group_becomes_idle(group, IDLE_LIMIT_MS);
+        let active = display.active()?;
+        match display.windows()?.contains(&active) && is_its(display, active)? {
+            true => Ok(active),
+            false => display.wait_for_window(READY_LIMIT_MS, is_its),
+        }
+    };
+    let window = wait(display).map_err(|e: Error| {
+        let log = places.disk.join(format!("{}-{instance}.log", app.name));
+        let said = std::fs::read_to_string(log).unwrap_or_default();
+        let tail: String = said.lines().rev().take(5).collect::<Vec<_>>().join(" | ");
+        Error::new("launch", app.name, format!("{e}; it said: {tail}"))
+    })?;
     Ok((process, window))
 }
 
@@ -168,7 +181,6 @@ impl Bench {
 
     /// Puts the keyboard focus into an application's content and the pointer where it touches nothing.
     pub fn focus_content(&self, running: &Running) -> Result<()> {
-        const IDLE_LIMIT_MS: u64 = 20_000;
         self.display.activate_and_wait(running.window)?;
         if running.app.click_first {
             let middle = (SCREEN_WIDTH as i16 / 2, SCREEN_HEIGHT as i16 / 2);
@@ -182,6 +194,40 @@ impl Bench {
         )?;
         group_becomes_idle(&running.group, IDLE_LIMIT_MS);
         Ok(())
+    }
+
+    /// Checks that an application that is not of the table visibly answers its key: a switch ends with that answer.
+    ///
+    /// # Errors
+    /// Where it does not.
+    pub fn check_answer(&mut self, running: &Running) -> Result<()> {
+        const DRAWN_MS: u64 = 500;
+        let before = self.screen.tiles()?;
+        self.type_keys(&[running.app.answer_key])?;
+        group_becomes_idle(&running.group, IDLE_LIMIT_MS);
+        sleep_ms(DRAWN_MS);
+        if is_answer(&self.screen.tiles()?, &before) {
+            return Ok(());
+        }
+        let cause = "its picture stays as it is: name a key that changes it (--answer-key), let it show something longer, \
+                     or have its content clicked at first (--click)";
+        let what = format!(
+            "{}'s answer to the key {}",
+            running.app.name, running.app.answer_key
+        );
+        Err(Error::new("see", what, cause))
+    }
+
+    /// Checks that an application's window is still there.
+    ///
+    /// # Errors
+    /// Where it is gone: nothing more can be measured.
+    pub fn check_window(&self, running: &Running) -> Result<()> {
+        if self.display.windows()?.contains(&running.window) {
+            return Ok(());
+        }
+        let cause = "its window is gone: it has ended, or shows another one (name what stays by --window-title)";
+        Err(Error::new("switch to", running.app.name, cause))
     }
 
     /// The service's group, if there is one.

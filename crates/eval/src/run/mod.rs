@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
     for file in std::iter::once(&options.out).chain(&options.switches) {
         check_out(file, options.resume)?;
     }
-    let apps = apps::named(&parameters.apps)?;
+    let apps = apps::chosen(&parameters.apps, parameters.given.as_ref())?;
     apps::require(&apps, options.installs)?;
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;

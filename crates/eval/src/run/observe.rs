@@ -76,6 +76,7 @@ pub fn observe(
     let difference = Counted::read(bench, running).since(&counted, bench, running);
     let settled = settle(&before, &seen.frames);
     if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
+        bench.check_window(running)?;
         return Ok(discarded(slot, reason, state));
     }
     let prepage = match &mut bench.service {

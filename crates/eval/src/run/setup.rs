@@ -83,7 +83,7 @@ pub fn set_up(
     let mut run = first_line(options, &ground, service.as_ref());
     run.machine.disk_read_bytes_per_s = disk_read_bytes_per_s;
     run.versions.extend(applications);
-    let bench = Bench {
+    let mut bench = Bench {
         shared_group,
         session_group,
         display,
@@ -107,6 +107,9 @@ pub fn set_up(
     running
         .iter()
         .try_for_each(|app| bench.focus_content(app))?;
+    if options.parameters.given.is_some() {
+        running.iter().try_for_each(|app| bench.check_answer(app))?;
+    }
     Ok(SetUp {
         bench,
         running,

@@ -1,0 +1,124 @@
+//! An application that is not of the table: somebody's own command, used by keys that most applications understand.
+
+use super::{App, Content, ContextAction};
+use crate::display::input;
+use crate::error::{Error, Result};
+use crate::packages;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// What is said of such an application; it goes into the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// What its window's title contains once it can be used; its first window counts where this is empty.
+    pub window_title: String,
+    /// The key that goes with a switch and is to be answered visibly.
+    pub answer_key: String,
+    /// Whether a click into the middle is needed before keys reach the content.
+    pub click_first: bool,
+}
+
+/// What a reader does in most applications that show something longer than a page.
+const CONTEXTS: &[ContextAction] = &[
+    ContextAction {
+        name: "read_on",
+        keys: &["Next", "Next"],
+    },
+    ContextAction {
+        name: "read_back",
+        keys: &["Prior"],
+    },
+    ContextAction {
+        name: "begin",
+        keys: &["ctrl+Home"],
+    },
+    ContextAction {
+        name: "step",
+        keys: &["Down", "Down", "Right"],
+    },
+];
+
+/// What a command is called that is not of a table.
+///
+/// # Errors
+/// Where it names no program.
+pub fn name_of(command: &[impl AsRef<OsStr>]) -> Result<String> {
+    let program = command.first().map(|word| Path::new(word.as_ref()));
+    let name = program.and_then(Path::file_name);
+    let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+impl Given {
+    /// As an application like those of the table. What it is made from is never given back: a run makes it once.
+    ///
+    /// # Errors
+    /// Where there is no such program or no such key.
+    pub fn app(&self) -> Result<App> {
+        let name = name_of(&self.command)?;
+        input::check(&self.answer_key)?;
+        let program = &self.command[0];
+        if packages::locate(program).is_none() {
+            let cause = format!("not in {}: give its path", packages::PATH);
+            return Err(Error::new("find", program, cause));
+        }
+        let command: Vec<OsString> = self.command.iter().map(OsString::from).collect();
+        Ok(App {
+            name: name.leak(),
+            packages: &[],
+            executable: program.clone().leak(),
+            version_command: &[],
+            content: Content::Given(command.leak()),
+            environment: &[],
+            window_class: "",
+            ready_title: self.window_title.clone().leak(),
+            click_first: self.click_first,
+            answer_key: self.answer_key.clone().leak(),
+            contexts: CONTEXTS,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(command: &[&str], answer_key: &str) -> Given {
+        Given {
+            command: command.iter().map(ToString::to_string).collect(),
+            window_title: String::new(),
+            answer_key: answer_key.into(),
+            click_first: false,
+        }
+    }
+
+    #[test]
+    fn a_command_is_an_application_named_after_its_program() {
+        let app = given(&["/bin/sh", "-c", "exit"], "ctrl+Next")
+            .app()
+            .unwrap();
+        assert_eq!((app.name, app.executable), ("sh", "/bin/sh"));
+        assert!(matches!(app.content, Content::Given(words) if words.len() == 3));
+        for context in CONTEXTS {
+            for key in context.keys {
+                input::check(key).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_or_pressed_is_told_before_anything_is_started() {
+        for (command, key, told) in [
+            (&["no-such-program"][..], "Next", "no-such-program"),
+            (&["sh"], "ctrl+Nxt", "Nxt"),
+            (&["/"], "Next", "names no program"),
+            (&[], "Next", "names no program"),
+        ] {
+            let error = given(command, key).app().unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}
