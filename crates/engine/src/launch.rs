@@ -70,7 +70,7 @@ pub struct Launch {
     pub began_wall_ns: i64,
     /// What to do for it.
     pub decision: Decision,
-    /// What tells whether it was cold, where it is held out and not recorded ([`Coldness::watch`]).
+    /// What tells whether it was cold, where it is held out and not recorded ([`Coldness::of`]).
     pub coldness: Option<Coldness>,
     /// What was learned of the application: it says how long a launch goes on that is helped.
     pub sequence: Arc<LaunchSequence>,

@@ -13,7 +13,7 @@ Examples:
   sudo prepage-eval run --apps gimp --modes observe \\
       --switches switches.jsonl                         for simulate
   sudo prepage-eval run --modes resident,off,full \\
-      -- okular /tmp/manual.pdf                         an application of your own
+      -- okular /tmp/manual.pdf                         one of your own
   prepage-eval study records.jsonl";
 
 pub const LAUNCH: &str = "\

@@ -93,9 +93,16 @@ struct Ready {
 impl Ready {
     /// For `sh`.
     fn new(directory: &TempDir) -> Ready {
+        Self::with_holdouts(directory, 0)
+    }
+
+    /// For `sh`, of which one launch in so many is held out.
+    fn with_holdouts(directory: &TempDir, every: u32) -> Ready {
         let [store, config] = ["ready", "ready.toml"].map(|name| directory.path().join(name));
-        let text = "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\nn_refine = 0\n\
-                    n_chk = 1000000\nn_chk_costly = 1000000\n";
+        let text = format!(
+            "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = {every}\nn_refine = 0\n\
+             trial_launch_us = 0\nn_chk = 1000000\nn_chk_costly = 1000000\n"
+        );
         std::fs::write(&config, text).expect("written");
         let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
         let app = AppId {
@@ -183,6 +190,43 @@ fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_fr
     launch();
     assert!(ready.is_ready());
     assert_eq!(launches(), before + 1);
+}
+
+#[test]
+fn a_launch_that_is_held_out_is_decided_ahead_too() {
+    let directory = TempDir::new();
+    let ready = Ready::with_holdouts(&directory, 2);
+    let launches = || {
+        let state = single::read_launch(&ready.store, &ready.app);
+        state.expect("whole").launches
+    };
+    let is_held_out = |number: usize| {
+        let (before, file) = (
+            launches(),
+            directory.path().join(format!("report-{number}")),
+        );
+        assert!(ready.is_ready(), "launch {number}");
+        let arguments = [
+            "--report",
+            file.to_str().expect("text"),
+            "sh",
+            "-c",
+            "exit 5",
+        ];
+        let status = ready.run(&arguments).status().expect("prepage");
+        assert_eq!(status.code(), Some(5));
+        wait_until("it to be learned from", || launches() == before + 1);
+        let record = report(&file, 1).remove(0);
+        let is_held_out = record["decision"]["held_out"] == true;
+        assert_eq!(record["prefetch"].is_null(), is_held_out, "{record}");
+        is_held_out
+    };
+    let held_out: Vec<bool> = (0..4).map(is_held_out).collect();
+    // Every second one, beginning with either.
+    assert!(
+        held_out.windows(2).all(|pair| pair[0] != pair[1]),
+        "{held_out:?}"
+    );
 }
 
 #[test]

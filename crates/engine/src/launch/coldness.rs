@@ -15,10 +15,13 @@ pub struct Coldness {
 impl Coldness {
     /// Of a launch that begins with this process, if it is held out and not recorded; best before its exec. `None` also where it
     /// cannot be seen.
-    pub fn watch(decision: &Decision, root_pid: i32) -> Option<Self> {
-        if !decision.is_held_out || decision.records {
-            return None;
-        }
+    pub fn of(decision: &Decision, root_pid: i32) -> Option<Self> {
+        let is_alone = decision.is_held_out && !decision.records;
+        is_alone.then(|| Self::watch(root_pid)).flatten()
+    }
+
+    /// Of a launch that begins with this process. `None` where it cannot be seen.
+    pub fn watch(root_pid: i32) -> Option<Self> {
         Some(Self {
             reads: ReadCounter::open(root_pid).ok()?,
             bytes_read: vmstat::bytes_read().ok()?,

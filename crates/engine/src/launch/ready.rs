@@ -1,7 +1,8 @@
-//! A launch that was decided ahead, when the one before was over: what is known is fetched for it, and nothing is recorded. Who
-//! helps it needs nothing but this, and what it teaches is learned when it is over.
+//! A launch that was decided ahead, when the one before was over: what is known is fetched for it, or it is held out, and
+//! nothing is recorded. Who accompanies it needs nothing but this, and what it teaches is learned when it is over.
 
 use crate::error::{Error, Result};
+use crate::launch::coldness::Coldness;
 use crate::launch::place::Place;
 use crate::launch::prefetch::{Prefetch, PrefetchOutcome};
 use crate::launch::{LaunchResult, MeasuredLaunch};
@@ -26,7 +27,8 @@ use std::time::{Duration, Instant};
 /// What is done for the next launch of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadyLaunch {
-    plan: LaunchPlan,
+    /// What is fetched; nothing where the launch is held out.
+    plan: Option<LaunchPlan>,
     /// Page size that the plan is for, in bytes.
     page_bytes: u64,
     /// As [`FetchParams`] has them.
@@ -41,17 +43,26 @@ pub struct ReadyLaunch {
 const SETTLE_MAX: Duration = Duration::from_millis(200);
 
 impl ReadyLaunch {
-    /// The plan of a launch that needs no more than this; `None` where it is to be recorded or held out, or waits for its prefetch.
-    pub fn plan_of(decision: &Decision) -> Option<&LaunchPlan> {
-        let is_plain = !decision.records && !decision.is_held_out;
-        let plan = decision.prefetch.as_deref().filter(|_| is_plain)?;
-        (plan.start == LaunchStart::Together).then_some(plan)
+    /// What is done for a launch that needs no more than this; [`Help::None`] where it is to be recorded, waits for its
+    /// prefetch, or is neither helped nor held out.
+    pub fn help_of(decision: &Decision) -> Help {
+        match &decision.prefetch {
+            _ if decision.records => Help::None,
+            _ if decision.is_held_out => Help::HeldOut,
+            Some(plan) if plan.start == LaunchStart::Together => Help::Helped,
+            _ => Help::None,
+        }
     }
 
-    /// What was decided for the next launch, if it needs no more ([`ReadyLaunch::plan_of`]).
+    /// What was decided for the next launch, if it needs no more ([`ReadyLaunch::help_of`]).
     pub fn of(decision: &Decision, fetch: &FetchParams, launch: &LaunchParams) -> Option<Self> {
-        Self::plan_of(decision).map(|plan| Self {
-            plan: plan.clone(),
+        let plan = match Self::help_of(decision) {
+            Help::None => return None,
+            Help::HeldOut => None,
+            Help::Helped => decision.prefetch.as_deref().cloned(),
+        };
+        Some(Self {
+            plan,
             page_bytes: page_size(),
             depth_bytes: fetch.launch_depth_bytes,
             path_threads: fetch.path_threads,
@@ -65,9 +76,9 @@ impl ReadyLaunch {
         self.page_bytes == page_size()
     }
 
-    /// Fetches for a launch of this process's user that began at `began`, with threads of its own, until the launch is over.
-    /// `root` is its process, if that is not gone already; `wait_exec` waits for its exec, and says whether it came. Returns what
-    /// the launch was; `None` where it was none.
+    /// Fetches for a launch of this process's user that began at `began`, with threads of its own, until the launch is over; or
+    /// sees what the device reads for one that is held out. `root` is its process, if that is not gone already; `wait_exec` waits
+    /// for its exec, and says whether it came. Returns what the launch was; `None` where it was none.
     ///
     /// # Errors
     /// Where this process cannot see its own root directory.
@@ -77,13 +88,45 @@ impl ReadyLaunch {
         began: Nanos,
         wait_exec: impl FnOnce() -> bool,
     ) -> Result<Option<Accompanied>> {
+        let limit = Duration::from_millis(self.t_timeout_ms);
+        let coldness = match self.plan {
+            Some(_) => None,
+            None => root.and_then(|root| Coldness::watch(root.pid())),
+        };
+        let prefetch = self.begin(began)?;
+        let executed = wait_exec().then(monotonic_ns);
+        let end = executed.map(|_| root.map_or(LaunchEnd::Exit, |root| wait_for_end(root, limit)));
+        let ended = monotonic_ns();
+        let cold_pages = coldness.map_or(0, |coldness| coldness.device_pages());
+        let fetched = prefetch.map(|prefetch| {
+            prefetch.cancel();
+            prefetch.wait(SETTLE_MAX);
+            prefetch.outcome()
+        });
+        let device_pages = fetched.as_ref().map_or(cold_pages, |(done, _)| done.pages);
+        let (prefetch, stale_files) = fetched.unzip();
+        Ok(executed.zip(end).map(|(executed, end)| Accompanied {
+            executed,
+            launch_us: ended.saturating_sub(began) / 1_000,
+            end,
+            device_pages,
+            prefetch,
+            stale_files: stale_files.unwrap_or_default(),
+        }))
+    }
+
+    /// Begins to fetch what there is to fetch.
+    fn begin(self, began: Nanos) -> Result<Option<Arc<Prefetch>>> {
+        let Some(plan) = self.plan else {
+            return Ok(None);
+        };
         let place = Place::of(own_pid(), Rights::own()).map_err(Error::Kernel)?;
         let fetch = FetchParams {
             launch_depth_bytes: self.depth_bytes,
             watchdog_ms: self.watchdog_ms,
             ..FetchParams::default()
         };
-        let prefetch = Prefetch::new(Arc::new(self.plan), Arc::new(place), began, &fetch);
+        let prefetch = Prefetch::new(Arc::new(plan), Arc::new(place), began, &fetch);
         let prefetch = Arc::new(prefetch);
         for task in prefetch.tasks(self.path_threads) {
             // One that hangs is not waited for.
@@ -91,20 +134,7 @@ impl ReadyLaunch {
                 prefetch.give_up(1);
             }
         }
-        let executed = wait_exec().then(monotonic_ns);
-        let limit = Duration::from_millis(self.t_timeout_ms);
-        let end = executed.map(|_| root.map_or(LaunchEnd::Exit, |root| wait_for_end(root, limit)));
-        let ended = monotonic_ns();
-        prefetch.cancel();
-        prefetch.wait(SETTLE_MAX);
-        let (outcome, stale_files) = prefetch.outcome();
-        Ok(executed.zip(end).map(|(executed, end)| Accompanied {
-            executed,
-            launch_us: ended.saturating_sub(began) / 1_000,
-            end,
-            prefetch: outcome,
-            stale_files,
-        }))
+        Ok(Some(prefetch))
     }
 }
 
@@ -124,7 +154,7 @@ fn wait_for_end(process: &Process, limit: Duration) -> LaunchEnd {
     }
 }
 
-/// A launch that was helped by what was ready, and is over.
+/// A launch that was decided ahead, and is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accompanied {
     /// When its command was executed, on the monotonic clock.
@@ -133,13 +163,23 @@ pub struct Accompanied {
     pub launch_us: u64,
     /// Why it was taken to be over.
     pub end: LaunchEnd,
-    /// What was fetched.
-    pub prefetch: PrefetchOutcome,
+    /// Pages that the device read: for the prefetch, or, where the launch was held out, for it.
+    pub device_pages: u64,
+    /// What was fetched; nothing where it was held out.
+    pub prefetch: Option<PrefetchOutcome>,
     /// Files of the plan that were found changed or gone.
     pub stale_files: Vec<FileId>,
 }
 
 impl Accompanied {
+    /// What was done for it.
+    pub fn help(&self) -> Help {
+        match self.prefetch {
+            Some(_) => Help::Helped,
+            None => Help::HeldOut,
+        }
+    }
+
     /// As the result of a launch that began at that time since 1970, in nanoseconds, by this process.
     pub fn into_result(self, root_pid: i32, began_wall_ns: i64) -> LaunchResult {
         LaunchResult {
@@ -154,15 +194,15 @@ impl Accompanied {
                 help_us: 0,
                 end: self.end,
                 recording_us: 0,
-                device_pages: self.prefetch.pages,
+                device_pages: self.device_pages,
                 // Nobody saw when it was idle.
                 help: match self.end {
                     LaunchEnd::Timeout => Help::None,
-                    _ => Help::Helped,
+                    _ => self.help(),
                 },
                 stale_files: self.stale_files,
             },
-            prefetch: Some(self.prefetch),
+            prefetch: self.prefetch,
             named_us: 0,
             block_map: None,
             accounted: None,

@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// First bytes of every profile: the name and the version of the format.
-const MAGIC: &[u8; 8] = b"PREPAGE\x0a";
+const MAGIC: &[u8; 8] = b"PREPAGE\x0b";
 
 /// Its length.
 pub(super) const MAGIC_BYTES: u64 = MAGIC.len() as u64;

@@ -1,13 +1,14 @@
 //! Launches that were decided ahead.
 
 use crate::launch_rig::{cached, drop_cache, pages, plan, prefetched};
-use prepage_core::launch::manager::Help;
+use prepage_core::launch::manager::{Decision, Help};
 use prepage_core::launch::recording::LaunchEnd;
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::{Accompanied, FetchParams, ReadyLaunch};
 use prepage_kernel::Process;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use std::path::Path;
 
@@ -43,8 +44,9 @@ fn what_is_ready_is_fetched_and_the_end_of_the_process_seen() {
         beside.join().expect("whole")
     });
     let launch = launch.expect("it was executed");
-    assert_eq!((launch.end, launch.prefetch.pages), (LaunchEnd::Exit, 20));
-    assert!(launch.prefetch.completed_us <= Some(launch.launch_us));
+    let prefetch = launch.prefetch.expect("helped");
+    assert_eq!((launch.end, prefetch.pages), (LaunchEnd::Exit, 20));
+    assert!(prefetch.completed_us <= Some(launch.launch_us));
     assert!(launch.stale_files.is_empty());
     let result = launch.into_result(child.pid(), 7);
     assert_eq!(
@@ -52,6 +54,39 @@ fn what_is_ready_is_fetched_and_the_end_of_the_process_seen() {
         (Help::Helped, 20)
     );
     assert!(result.recording.is_none());
+}
+
+#[test]
+fn what_is_held_out_is_left_to_itself_and_shows_what_the_device_reads() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let file = directory.file("file", 64);
+    drop_cache(&file);
+    let held = HeldCommand::new(&["cat", file.to_str().expect("text")]);
+    let pid = held.pid();
+    let process = Process::open(pid).expect("lives");
+    let held_out = Decision {
+        is_held_out: true,
+        ..Decision::default()
+    };
+    let params = LaunchParams::default();
+    let ready = ReadyLaunch::of(&held_out, &FetchParams::default(), &params).expect("held out");
+    let launch = std::thread::scope(|scope| {
+        // It counts by the time that it waits for the exec.
+        let (counts, counting) = std::sync::mpsc::channel();
+        let process = &process;
+        let beside = scope.spawn(move || {
+            let wait_exec = || counts.send(()).is_ok();
+            ready.accompany(Some(process), monotonic_ns(), wait_exec)
+        });
+        counting.recv().expect("it counts");
+        assert_eq!(held.run().1, 0);
+        beside.join().expect("whole")
+    });
+    let launch = launch.expect("it needs nothing").expect("it was executed");
+    assert_eq!((launch.end, &launch.prefetch), (LaunchEnd::Exit, &None));
+    let measured = launch.into_result(pid, 7).measured;
+    assert_eq!(measured.help, Help::HeldOut);
+    assert!(measured.device_pages >= 64, "{measured:?}");
 }
 
 #[test]
@@ -90,6 +125,7 @@ fn files_that_changed_are_not_read_and_said() {
         beside.join().expect("whole")
     });
     let launch = launch.expect("it was executed");
-    assert_eq!((launch.stale_files.len(), launch.prefetch.pages), (1, 0));
+    let fetched = launch.prefetch.expect("helped").pages;
+    assert_eq!((launch.stale_files.len(), fetched), (1, 0));
     assert_eq!(cached(&file), pages(&[]));
 }

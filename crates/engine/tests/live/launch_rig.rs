@@ -89,7 +89,7 @@ pub fn launch(id: u64, root_pid: i32, decision: Decision) -> Launch {
         },
         began: monotonic_ns(),
         began_wall_ns: 0,
-        coldness: Coldness::watch(&decision, root_pid),
+        coldness: Coldness::of(&decision, root_pid),
         decision,
         sequence: Arc::new(LaunchSequence::default()),
         traces_paths: false,

@@ -309,9 +309,9 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
     }
     assert!(decoded > 0, "none passed the checksum");
     let error = store
-        .import(b"PREPAGE\x0bwhatever")
+        .import(b"PREPAGE\x0cwhatever")
         .expect_err("another version");
-    assert!(error.to_string().contains("for format 10"), "{error}");
+    assert!(error.to_string().contains("for format 11"), "{error}");
     assert_eq!(store.list().len(), 1);
 }
 
@@ -441,7 +441,7 @@ fn what_is_ready_is_there_for_the_next_launch_and_gone_with_the_next_change() {
 }
 
 #[test]
-fn only_what_is_helped_and_neither_recorded_nor_held_out_is_ready() {
+fn what_is_helped_or_held_out_and_not_recorded_is_ready() {
     let (fetch, params) = (FetchParams::default(), LaunchParams::default());
     let is_ready = |decision: Decision| ReadyLaunch::of(&decision, &fetch, &params).is_some();
     let prefetch = |start| {
@@ -461,9 +461,14 @@ fn only_what_is_helped_and_neither_recorded_nor_held_out_is_ready() {
         records: true,
         ..helped.clone()
     }));
-    assert!(!is_ready(Decision {
+    let held_out = Decision {
         is_held_out: true,
-        ..helped.clone()
+        ..Decision::default()
+    };
+    assert!(is_ready(held_out.clone()));
+    assert!(!is_ready(Decision {
+        records: true,
+        ..held_out
     }));
     assert!(!is_ready(Decision {
         prefetch: prefetch(LaunchStart::Before),

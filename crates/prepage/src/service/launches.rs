@@ -545,7 +545,7 @@ fn launch(id: u64, root_pid: i32, rights: Rights, began: Nanos, decided: &Decide
         began,
         began_wall_ns: wall_ns().saturating_sub_unsigned(since_ns),
         decision: decided.decision.clone(),
-        coldness: Coldness::watch(&decided.decision, root_pid),
+        coldness: Coldness::of(&decided.decision, root_pid),
         sequence: Arc::clone(&decided.state.sequence),
         // Whoever launches it does, if anybody.
         traces_paths: false,

@@ -119,7 +119,7 @@ pub fn run(asked: Asked) -> ExitCode {
     }
 }
 
-/// Learns from a launch that was helped by what was ready.
+/// Learns from a launch that was decided ahead.
 pub fn learn(over: Over) {
     let Over {
         begun,
@@ -157,6 +157,7 @@ pub fn learn(over: Over) {
     let Some((circumstances, decided)) = alone.decide() else {
         return;
     };
+    let help = launch.help();
     let mut result = launch.into_result(root_pid, begun.began_wall_ns);
     let moments = Moments {
         asked: begun.found.asked,
@@ -168,9 +169,9 @@ pub fn learn(over: Over) {
     let mut record = LaunchRecord::new(&alone.asked.app, &decided, &result);
     record.t_begin_to_exec_us = Some(executed.saturating_sub(begun.began) / 1_000);
     // What was ready is not what is decided any more, where other launches or another configuration came in between.
-    match ReadyLaunch::plan_of(&decided.decision) {
-        Some(_) => alone.keep(&circumstances, &result),
-        None => alone.unready(&circumstances),
+    match ReadyLaunch::help_of(&decided.decision) == help {
+        true => alone.keep(&circumstances, &result),
+        false => alone.unready(&circumstances),
     }
     alone.report(&record);
 }
@@ -254,7 +255,7 @@ impl Alone {
             began: monotonic_ns(),
             began_wall_ns: wall_ns(),
             decision: decided.decision.clone(),
-            coldness: Coldness::watch(&decided.decision, root_pid),
+            coldness: Coldness::of(&decided.decision, root_pid),
             sequence: Arc::clone(&decided.state.sequence),
             traces_paths: decided.decision.profiles_paths,
             // A launch that is helped is not held up for long to be recorded, one that is held out not at all.
