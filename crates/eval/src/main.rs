@@ -258,7 +258,8 @@ struct RunArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "An application of your own")]
 struct GivenArguments {
-    /// What its window's title contains once it can be used: any window will do where this is empty.
+    /// What its window's title contains once it can be used. Where this is empty, its window is that which is active once
+    /// it has come to rest.
     #[arg(long, value_name = "TITLE", default_value = "", requires = "command")]
     window_title: String,
     /// The key that goes with each switch and is to be answered visibly, such as Next (page down), space, ctrl+f.

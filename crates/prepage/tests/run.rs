@@ -130,6 +130,12 @@ impl Ready {
         matches!(next, Next::Ready(_))
     }
 
+    /// Launches that have been learned from.
+    fn launches(&self) -> u64 {
+        let state = single::read_launch(&self.store, &self.app);
+        state.expect("whole").launches
+    }
+
     fn run(&self, arguments: &[&str]) -> Command {
         let config = self.config.to_str().expect("text");
         run(&self.store, &[&["--config", config], arguments].concat())
@@ -156,10 +162,6 @@ fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_fr
     let directory = TempDir::new();
     let prepage = copy_for_others(directory.path());
     let ready = Ready::new(&directory);
-    let launches = || {
-        let state = single::read_launch(&ready.store, &ready.app);
-        state.expect("whole").launches
-    };
     let file = directory.path().join("report");
     let launch = || {
         let mut command = Command::new(&prepage);
@@ -171,7 +173,7 @@ fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_fr
             .output();
         assert_eq!(ran.expect("prepage").status.code(), Some(9));
     };
-    let before = launches();
+    let before = ready.launches();
     launch();
     let record = report(&file, 1).remove(0);
     assert_eq!(
@@ -181,7 +183,7 @@ fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_fr
     );
     assert!(record["prefetch"]["completed_us"].is_u64(), "{record}");
     assert!(record["t_begin_to_exec_us"].is_u64(), "{record}");
-    wait_until("it to be learned from", || launches() == before + 1);
+    wait_until("it to be learned from", || ready.launches() == before + 1);
     // Nothing else of prepage is needed before the command, and what cannot be learned costs nothing but that.
     let others = ["prepage-launch", "prepage-control"];
     for other in others {
@@ -189,20 +191,16 @@ fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_fr
     }
     launch();
     assert!(ready.is_ready());
-    assert_eq!(launches(), before + 1);
+    assert_eq!(ready.launches(), before + 1);
 }
 
 #[test]
 fn a_launch_that_is_held_out_is_decided_ahead_too() {
     let directory = TempDir::new();
     let ready = Ready::with_holdouts(&directory, 2);
-    let launches = || {
-        let state = single::read_launch(&ready.store, &ready.app);
-        state.expect("whole").launches
-    };
     let is_held_out = |number: usize| {
         let (before, file) = (
-            launches(),
+            ready.launches(),
             directory.path().join(format!("report-{number}")),
         );
         assert!(ready.is_ready(), "launch {number}");
@@ -215,7 +213,7 @@ fn a_launch_that_is_held_out_is_decided_ahead_too() {
         ];
         let status = ready.run(&arguments).status().expect("prepage");
         assert_eq!(status.code(), Some(5));
-        wait_until("it to be learned from", || launches() == before + 1);
+        wait_until("it to be learned from", || ready.launches() == before + 1);
         let record = report(&file, 1).remove(0);
         let is_held_out = record["decision"]["held_out"] == true;
         assert_eq!(record["prefetch"].is_null(), is_held_out, "{record}");

@@ -124,8 +124,7 @@ fn read_table(member: &Member, interest: &ExtentSet) -> Table {
     let mut entries = Vec::new();
     let (spans, _) = interest.merged(READ_GAP_PAGES, &ExtentSet::new());
     for span in spans.extents() {
-        for start in (span.start..span.end()).step_by(READ_PAGES_MAX as usize) {
-            let len = READ_PAGES_MAX.min(span.end() - start);
+        for Extent { start, len } in span.pieces(READ_PAGES_MAX) {
             entries.clear();
             entries.resize(len as usize, PageEntry::default());
             // A process that has ended has no pages.

@@ -13,7 +13,8 @@ use std::path::Path;
 pub struct Given {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// What its window's title contains once it can be used; its first window counts where this is empty.
+    /// What its window's title contains once it can be used; where this is empty, its window is that which is active once it
+    /// has come to rest.
     pub window_title: String,
     /// The key that goes with a switch and is to be answered visibly.
     pub answer_key: String,
@@ -53,13 +54,13 @@ pub fn name_of(command: &[impl AsRef<OsStr>]) -> Result<String> {
 }
 
 impl Given {
-    /// As an application like those of the table. What it is made from is never given back: a run makes it once.
+    /// As an application like those of the table, whose words are never given back: they are as long as a command line.
     ///
     /// # Errors
     /// Where there is no such program or no such key.
     pub fn app(&self) -> Result<App> {
         let name = name_of(&self.command)?;
-        input::check(&self.answer_key)?;
+        input::symbols(&self.answer_key)?;
         let program = &self.command[0];
         if packages::locate(program).is_none() {
             let cause = format!("not in {}: give its path", packages::PATH);
@@ -104,7 +105,7 @@ mod tests {
         assert!(matches!(app.content, Content::Given(words) if words.len() == 3));
         for context in CONTEXTS {
             for key in context.keys {
-                input::check(key).unwrap();
+                input::symbols(key).unwrap();
             }
         }
     }

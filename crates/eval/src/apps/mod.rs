@@ -73,7 +73,7 @@ impl Content {
 pub struct ContextAction {
     /// Its name in records.
     pub name: &'static str,
-    /// The keys, in order, as [`crate::display::input::Keyboard::chord`] reads them.
+    /// The keys, in order, as [`crate::display::input::symbols`] reads them.
     pub keys: &'static [&'static str],
 }
 

@@ -48,19 +48,21 @@ fn symbol(key: &str) -> Option<u32> {
     only.filter(|_| characters.next().is_none())
 }
 
-/// Checks that keys that are pressed together have symbols, as [`Keyboard::chord`] reads them.
+/// The keys that are pressed together, in order, with their symbols, as an application's description has them: `a`,
+/// `Return`, `ctrl+shift+Home`.
 ///
 /// # Errors
 /// Where one has none.
-pub fn check(keys: &str) -> Result<()> {
-    match keys.split('+').find(|key| symbol(key).is_none()) {
-        Some(key) => {
+pub fn symbols(keys: &str) -> Result<Vec<(&str, u32)>> {
+    let known = |key| {
+        let symbol = symbol(key).ok_or_else(|| {
             let named: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
             let cause = format!("known are single characters and {}", named.join(", "));
-            Err(Error::new("find", format!("key {key}"), cause))
-        }
-        None => Ok(()),
-    }
+            Error::new("find", format!("key {key}"), cause)
+        })?;
+        Ok((key, symbol))
+    };
+    keys.split('+').map(known).collect()
 }
 
 impl Keyboard {
@@ -83,17 +85,16 @@ impl Keyboard {
         Ok(Self { codes, root })
     }
 
-    /// The codes of keys that are pressed together, in order, as an application's description has them: `a`, `Return`,
-    /// `ctrl+shift+Home`.
+    /// The codes of keys that are pressed together, in order, as [`symbols`] reads them.
     ///
     /// # Errors
-    /// Where this keyboard has no such key.
+    /// Where there is no such key, or not on this keyboard.
     pub fn chord(&self, keys: &str) -> Result<Vec<u8>> {
-        let code = |key: &str| {
-            let code = symbol(key).and_then(|symbol| self.codes.get(&symbol).copied());
+        let code = |(key, symbol)| {
+            let code = self.codes.get(&symbol).copied();
             code.ok_or_else(|| Error::new("find", format!("key {key}"), "not on this keyboard"))
         };
-        keys.split('+').map(code).collect()
+        symbols(keys)?.into_iter().map(code).collect()
     }
 
     /// Presses keys one after the other and releases them the other way round, without waiting for the server.
@@ -139,8 +140,8 @@ mod tests {
         for app in APPS {
             let contexts = app.contexts.iter().flat_map(|context| context.keys);
             for chord in contexts.chain([&app.answer_key]) {
-                let checked = check(chord);
-                assert!(checked.is_ok(), "{}: {checked:?}", app.name);
+                let symbols = symbols(chord);
+                assert!(symbols.is_ok(), "{}: {symbols:?}", app.name);
             }
         }
         assert_eq!(symbol("a"), Some(0x61));

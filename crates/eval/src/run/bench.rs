@@ -149,8 +149,11 @@ pub fn launch(
             && display.title(window)?.contains(app.ready_title))
     };
     let wait = |display: &Display| {
-        display.wait_for_window(READY_LIMIT_MS, is_its)?;
-        // The first may be a splash screen or a question, which another one follows.
+        let first = display.wait_for_window(READY_LIMIT_MS, is_its)?;
+        if !app.ready_title.is_empty() {
+            return Ok(first);
+        }
+        // No title says that it stays: it may be a splash screen or a question, which another one follows.
         group_becomes_idle(group, IDLE_LIMIT_MS);
         let active = display.active()?;
         match display.windows()?.contains(&active) && is_its(display, active)? {
