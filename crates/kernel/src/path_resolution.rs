@@ -20,9 +20,13 @@ pub(crate) enum Resolved {
 
 /// The absolute path that a call means, read from the thread that stands at its entry.
 pub(crate) fn resolve(tid: i32, argument: PathArgument, arguments: &[u64; 6]) -> Resolved {
-    let (address, directory) = match argument {
-        PathArgument::Path(index) => (arguments[index], libc::AT_FDCWD),
-        PathArgument::PathAt => (arguments[1], arguments[0] as i32),
+    let (given, directory) = match argument {
+        PathArgument::Path(index) => (text(tid, arguments[index]), libc::AT_FDCWD),
+        PathArgument::PathAt => (text(tid, arguments[1]), arguments[0] as i32),
+        PathArgument::SocketAddress => {
+            let path = socket_path(tid, arguments[1], arguments[2]);
+            (path, libc::AT_FDCWD)
+        }
         PathArgument::Descriptor => {
             return match directory_path(tid, arguments[0] as i32) {
                 Some(path) => Resolved::Path(path),
@@ -30,14 +34,9 @@ pub(crate) fn resolve(tid: i32, argument: PathArgument, arguments: &[u64; 6]) ->
             };
         }
     };
-    if address == 0 {
-        return Resolved::Nothing;
-    }
-    let mut path = Vec::new();
-    match process_vm::read_text(tid, address, PATH_BYTES_MAX, &mut path) {
-        Ok(true) if path.is_empty() => Resolved::Nothing,
-        Ok(true) if path[0] == b'/' => Resolved::Path(path),
-        Ok(true) => match directory_path(tid, directory) {
+    match given {
+        Resolved::Path(path) if path.is_empty() => Resolved::Nothing,
+        Resolved::Path(path) if path[0] != b'/' => match directory_path(tid, directory) {
             Some(mut absolute) => {
                 if absolute.last() != Some(&b'/') {
                     absolute.push(b'/');
@@ -47,8 +46,38 @@ pub(crate) fn resolve(tid: i32, argument: PathArgument, arguments: &[u64; 6]) ->
             }
             None => Resolved::Unknown,
         },
-        _ => Resolved::Unknown,
+        given => given,
     }
+}
+
+/// A path as it is given, by the address of its text.
+fn text(tid: i32, address: u64) -> Resolved {
+    let mut path = Vec::new();
+    match address {
+        0 => Resolved::Nothing,
+        _ => match process_vm::read_text(tid, address, PATH_BYTES_MAX, &mut path) {
+            Ok(true) => Resolved::Path(path),
+            _ => Resolved::Unknown,
+        },
+    }
+}
+
+/// The path of a socket's address (unix(7)), which ends with a NUL or with the address; it begins with one where it is abstract.
+fn socket_path(tid: i32, address: u64, bytes: u64) -> Resolved {
+    const FAMILY_BYTES: usize = size_of::<libc::sa_family_t>();
+    let mut read = [0; size_of::<libc::sockaddr_un>()];
+    let bytes = read.len().min(bytes as usize);
+    match process_vm::read(tid, address, &mut read[..bytes]) {
+        Ok(count) if count == bytes => {}
+        _ => return Resolved::Unknown,
+    }
+    let (family, path) = read.split_at(FAMILY_BYTES);
+    if family != (libc::AF_UNIX as libc::sa_family_t).to_ne_bytes() {
+        return Resolved::Nothing;
+    }
+    // What was not read is 0.
+    let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
+    Resolved::Path(path.to_vec())
 }
 
 /// The path of the thread's working directory or of what it has open, below its root directory; `None` where that has none any

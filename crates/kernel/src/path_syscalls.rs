@@ -7,7 +7,7 @@ use libc::c_long;
 pub enum PathCallKind {
     /// Opens it (or creates it).
     Open,
-    /// Asks for what its inode says: stat, access, statfs, xattrs; chdir and inotify too.
+    /// Asks for what its inode says: stat, access, statfs, xattrs; chdir, inotify, and connect to a socket, too.
     Stat,
     /// Reads it as a symbolic link.
     ReadLink,
@@ -26,12 +26,14 @@ pub(crate) enum PathArgument {
     PathAt,
     /// The first argument is the descriptor of what is meant.
     Descriptor,
+    /// The second is the address of a socket's address, the third its length: of AF_UNIX, it may be a path.
+    SocketAddress,
 }
 
 /// The system calls with a path that launches make (FAST's list, section 4.3, without those that only change
 /// something, and with what was added to Linux since), by their numbers in our own ABI.
 pub(crate) fn path_call(number: u64) -> Option<(PathCallKind, PathArgument)> {
-    use PathArgument::{Descriptor, Path, PathAt};
+    use PathArgument::{Descriptor, Path, PathAt, SocketAddress};
     use PathCallKind::{Exec, Open, ReadDir, ReadLink, Stat};
     Some(match c_long::try_from(number).ok()? {
         libc::SYS_openat | libc::SYS_openat2 => (Open, PathAt),
@@ -40,6 +42,7 @@ pub(crate) fn path_call(number: u64) -> Option<(PathCallKind, PathArgument)> {
         libc::SYS_statfs | libc::SYS_chdir => (Stat, Path(0)),
         libc::SYS_getxattr | libc::SYS_lgetxattr => (Stat, Path(0)),
         libc::SYS_inotify_add_watch => (Stat, Path(1)),
+        libc::SYS_connect => (Stat, SocketAddress),
         libc::SYS_readlinkat => (ReadLink, PathAt),
         libc::SYS_getdents64 => (ReadDir, Descriptor),
         libc::SYS_execve => (Exec, Path(0)),

@@ -85,6 +85,34 @@ fn all_paths_of_all_processes_are_seen_missing_ones_too() {
         .for_each(|name| executed(name));
 }
 
+#[test]
+fn paths_of_sockets_are_seen_where_they_are_paths() {
+    let script = format!(
+        "use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); \
+         connect(S, pack_sockaddr_un($_)) for qw(./here /gone/socket), qq(\\0/abstract), q(x) x 108; \
+         socket(I, PF_INET, SOCK_DGRAM, 0); connect(I, pack_sockaddr_in(12079, INADDR_LOOPBACK)); \
+         print syscall({}, fileno(S), 0, 110)",
+        libc::SYS_connect
+    );
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let root = directory.0.display();
+    let _socket = std::os::unix::net::UnixListener::bind(directory.path("here")).expect("bind");
+    let (output, status, traced, calls) = run(&format!("cd {root}; perl -e '{script}'"));
+    assert_eq!((output.as_str(), status), ("-1", 0));
+    // The last has no address that can be read.
+    assert_eq!(traced.unresolved, 1);
+    for (path, found) in [
+        (format!("{root}/./here"), true),
+        ("/gone/socket".to_owned(), false),
+        (format!("{root}/{}", "x".repeat(108)), false),
+    ] {
+        let call = (PathCallKind::Stat, path, found);
+        assert!(calls.contains(&call), "{call:?} of {calls:#?}");
+    }
+    assert!(!calls.iter().any(|(_, path, _)| path.contains("abstract")));
+}
+
 /// The kernel maps no pages around a fault in a traced process, nor in what it starts, and does again when it is let go.
 #[test]
 fn each_page_that_a_traced_process_accesses_shows() {
