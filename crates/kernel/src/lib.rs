@@ -46,7 +46,6 @@ pub mod process_vm;
 pub mod procmap;
 pub mod psi;
 pub mod ptrace;
-pub mod read_counter;
 pub mod readahead;
 pub mod reclaim;
 pub mod ring;

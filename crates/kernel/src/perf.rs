@@ -1,6 +1,6 @@
 //! perf_event_open(2): system-wide sampling of major faults and of tracepoints, into one ring per CPU.
 //!
-//! [`crate::task_events`] reads other records through the same rings, and [`crate::read_counter`] counts without any.
+//! [`crate::task_events`] reads other records through the same rings.
 
 use crate::error::{Error, Result};
 use crate::ring::{self, FaultSample, Record, TracepointSample};
@@ -56,7 +56,6 @@ pub(crate) const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ADDR: u64 = 1 << 3;
 const SAMPLE_RAW: u64 = 1 << 10;
 const FLAG_DISABLED: u64 = 1;
-const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_WATERMARK: u64 = 1 << 14;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 1 << 3;
@@ -100,17 +99,6 @@ impl Attributes {
         Attributes::recording(kind, config, sample_type, wakeup, 0)
     }
 
-    /// Counts, from now on, in a task and what it starts.
-    pub(crate) fn counting(kind: u32, config: u64) -> Attributes {
-        Attributes {
-            kind,
-            size: size_of::<Attributes>() as u32,
-            config,
-            flags: bit_fields(FLAG_INHERIT),
-            ..Attributes::default()
-        }
-    }
-
     /// As `sampling`, with further flags: the bit fields of struct perf_event_attr, counted from `disabled` as bit 0.
     pub(crate) fn recording(
         kind: u32,
@@ -147,37 +135,15 @@ const fn bit_fields(flags: u64) -> u64 {
     }
 }
 
-/// Whose events.
-#[derive(Clone, Copy)]
-pub(crate) enum Subject {
-    /// Those of all processes on one CPU.
-    Cpu(usize),
-    /// Those of one thread on all CPUs.
-    Thread(i32),
-}
-
-impl std::fmt::Display for Subject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Subject::Cpu(cpu) => write!(f, "on CPU {cpu}"),
-            Subject::Thread(tid) => write!(f, "of thread {tid}"),
-        }
-    }
-}
-
-/// Opens one event.
-pub(crate) fn open_event(attributes: &Attributes, subject: Subject) -> Result<OwnedFd> {
-    let (pid, cpu) = match subject {
-        Subject::Cpu(cpu) => (-1, cpu as libc::c_int),
-        Subject::Thread(tid) => (tid, -1),
-    };
+/// Opens one event, of all processes on one CPU.
+fn open_event(attributes: &Attributes, cpu: usize) -> Result<OwnedFd> {
     // SAFETY: `attributes` is a live perf_event_attr that states its own size; the other arguments are plain numbers.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attributes),
-            pid,
-            cpu,
+            -1_i32,
+            cpu as libc::c_int,
             -1_i32,
             OPEN_CLOEXEC,
         )
@@ -187,7 +153,7 @@ pub(crate) fn open_event(attributes: &Attributes, subject: Subject) -> Result<Ow
         // Who is denied one event is denied all.
         let subject = match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => denied_hint(),
-            _ => format!("event {} {subject}", attributes.config),
+            _ => format!("event {} on CPU {cpu}", attributes.config),
         };
         return Err(Error::new("perf_event_open", subject, error));
     }
@@ -371,9 +337,9 @@ impl Rings {
             Error::malformed("perf_event_open", "no events", "at least one is needed")
         })?;
         for &cpu in cpus {
-            let ring = Ring::map(open_event(owner, Subject::Cpu(cpu))?, ring_pages)?;
+            let ring = Ring::map(open_event(owner, cpu)?, ring_pages)?;
             for attributes in others {
-                let event = open_event(attributes, Subject::Cpu(cpu))?;
+                let event = open_event(attributes, cpu)?;
                 let target = ring.event.as_raw_fd();
                 control(
                     event.as_fd(),

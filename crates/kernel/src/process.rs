@@ -8,9 +8,11 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// One process instance: the pid, which the kernel reuses, with the start time, which it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,13 +62,23 @@ impl Process {
 
     /// Whether the process has not exited. A zombie is not alive.
     pub fn is_alive(&self) -> bool {
-        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        let now = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // A pidfd becomes readable when the whole thread group has exited.
-        matches!(poll(&mut fds, Some(&now)), Ok(0))
+        !self.exits_within(Duration::ZERO)
+    }
+
+    /// Waits for the process to exit, so long at most, and says whether it has.
+    pub fn exits_within(&self, limit: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            // Only a limit of many years does not fit.
+            let left = Timespec::try_from(limit.saturating_sub(begin.elapsed()));
+            // A pidfd becomes readable when the whole thread group has exited.
+            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            match poll(&mut fds, Some(&left.unwrap_or_default())) {
+                Ok(0) => return false,
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return true,
+            }
+        }
     }
 
     /// The pidfd, for poll (readable at exit) and for [`crate::process_madvise`].
@@ -124,6 +136,18 @@ pub fn process_of_thread(tid: i32) -> Result<i32> {
     group
         .and_then(|group| group.trim().parse().ok())
         .ok_or_else(|| Error::malformed("parse", path, "no Tgid"))
+}
+
+/// Bytes that devices were asked to read by a process, its threads, and those of its children that have ended and been waited for:
+/// by faults, read(2) and readahead alike, whoever else may use them too. From its fork on, over execs (/proc/PID/io, needs
+/// CONFIG_TASK_IO_ACCOUNTING and the right to ptrace-read).
+pub fn bytes_read(pid: i32) -> Result<u64> {
+    let path = format!("/proc/{pid}/io");
+    let io = text::read_text(&path)?;
+    let bytes = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
+    bytes
+        .and_then(|bytes| bytes.trim().parse().ok())
+        .ok_or_else(|| Error::malformed("parse", path, "no read_bytes"))
 }
 
 /// The children of a process, of all its threads (/proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN).

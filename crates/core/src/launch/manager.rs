@@ -98,9 +98,8 @@ pub struct LaunchState {
     pub files_left_out: u64,
     /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed.
     pub longest_us: u64,
-    /// The shortest launch since then, in microseconds, without what help takes before it; `None` before the first. Most
-    /// likely it was warm.
-    pub shortest_us: Option<u64>,
+    /// The shortest launch that was not cold, in microseconds, without what help takes before it; `None` before the first.
+    pub warm_us: Option<u64>,
     /// Share (0 to 1) that recording took of the launch last recorded.
     pub recording_share: f32,
     /// When the launch before began, in nanoseconds since 1970.
@@ -372,17 +371,19 @@ pub fn end(
         let share = measured.recording_us as f32 / measured.launch_us.max(1) as f32;
         state.recording_share = share.min(1.0);
     }
-    let own_us = match measured.help {
-        Help::Helped => measured.launch_us.saturating_sub(measured.help_us),
-        Help::HeldOut | Help::None => measured.launch_us,
-    };
-    state.shortest_us = Some(own_us.min(state.shortest_us.unwrap_or(own_us)));
     match measured.end {
         LaunchEnd::Idle => state.ends_idle = true,
         LaunchEnd::Exit | LaunchEnd::Settled => state.ends_idle = false,
         LaunchEnd::Timeout => {}
     }
     state.was_cold = measured.device_pages >= state.sequence.pages() / COLD_PART;
+    if !state.was_cold {
+        let own_us = match measured.help {
+            Help::Helped => measured.launch_us.saturating_sub(measured.help_us),
+            Help::HeldOut | Help::None => measured.launch_us,
+        };
+        state.warm_us = Some(own_us.min(state.warm_us.unwrap_or(own_us)));
+    }
     match state.phase {
         Phase::Profiling => match usable {
             Some(recording) => profile(state, recording, measured, params),
@@ -601,12 +602,14 @@ fn compare(
 }
 
 /// Whether a cold launch that was held out on trial was so short that help takes as long as it can gain: a helped launch is
-/// no shorter than a warm one.
+/// no shorter than a warm one. Where none was warm, nobody knows.
 fn is_beyond_help(state: &LaunchState, measured: &Measured<'_>, params: &LaunchParams) -> bool {
-    let shortest_us = state.shortest_us.unwrap_or(0);
-    let least_us = shortest_us.saturating_add(measured.help_us) as f64;
+    let Some(warm_us) = state.warm_us.filter(|_| measured.help_us > 0) else {
+        return false;
+    };
+    let least_us = warm_us.saturating_add(measured.help_us) as f64;
     let gains_from_us = measured.launch_us as f64 * f64::from(1.0 - params.gain_min);
-    measured.help_us > 0 && least_us > gains_from_us && is_unclear(state, params)
+    least_us > gains_from_us && is_unclear(state, params)
 }
 
 /// What helped launches and those held out say together.

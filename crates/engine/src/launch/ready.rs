@@ -18,11 +18,9 @@ use prepage_kernel::Process;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
 use prepage_kernel::process::own_pid;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is done for the next launch of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +93,10 @@ impl ReadyLaunch {
         };
         let prefetch = self.begin(began)?;
         let executed = wait_exec().then(monotonic_ns);
-        let end = executed.map(|_| root.map_or(LaunchEnd::Exit, |root| wait_for_end(root, limit)));
+        let end = executed.map(|_| match root {
+            Some(root) if !root.exits_within(limit) => LaunchEnd::Timeout,
+            _ => LaunchEnd::Exit,
+        });
         let ended = monotonic_ns();
         let cold_pages = coldness.map_or(0, |coldness| coldness.device_pages());
         let fetched = prefetch.map(|prefetch| {
@@ -135,22 +136,6 @@ impl ReadyLaunch {
             }
         }
         Ok(Some(prefetch))
-    }
-}
-
-/// Until the process ends, or the limit is over.
-fn wait_for_end(process: &Process, limit: Duration) -> LaunchEnd {
-    let until = Instant::now() + limit;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        // Only a limit of many years does not fit.
-        let left = Timespec::try_from(left).unwrap_or_default();
-        let mut fds = [PollFd::from_borrowed_fd(process.pidfd(), PollFlags::IN)];
-        match poll(&mut fds, Some(&left)) {
-            Err(Errno::INTR) => {}
-            Ok(1..) => return LaunchEnd::Exit,
-            Ok(0) | Err(_) => return LaunchEnd::Timeout,
-        }
     }
 }
 

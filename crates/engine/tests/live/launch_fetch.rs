@@ -100,7 +100,8 @@ fn a_launch_held_out_and_not_recorded_shows_whether_it_was_cold() {
     files.push(data);
     let rig = LaunchRig::new();
     let launch = |id, run: &str| {
-        let held = HeldCommand::new(&["bash", "-c", run]);
+        // What is gone at once, nobody sees reading.
+        let held = HeldCommand::new(&["bash", "-c", &format!("{run}; sleep 0.1")]);
         let decision = Decision {
             is_held_out: true,
             ..Decision::default()

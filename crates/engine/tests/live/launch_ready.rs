@@ -61,7 +61,9 @@ fn what_is_held_out_is_left_to_itself_and_shows_what_the_device_reads() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
     let file = directory.file("file", 64);
     drop_cache(&file);
-    let held = HeldCommand::new(&["cat", file.to_str().expect("text")]);
+    // What is gone at once, nobody sees reading.
+    let run = format!("cat {}; sleep 0.1", file.display());
+    let held = HeldCommand::new(&["bash", "-c", &run]);
     let pid = held.pid();
     let process = Process::open(pid).expect("lives");
     let held_out = Decision {

@@ -3,13 +3,12 @@
 use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
 use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
 use prepage_kernel::process::own_pid;
-use prepage_kernel::read_counter::ReadCounter;
 use prepage_kernel::ring::{FaultSample, PAGE_FAULT};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually, is_readable};
 use prepage_kernel::tracefs::Tracefs;
-use prepage_kernel::{clock, mountinfo, page, process_vm, readahead, sched};
+use prepage_kernel::{clock, mountinfo, page, process, process_vm, readahead, sched};
 use rustix::fd::AsFd;
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -64,7 +63,7 @@ fn a_swap_in_shows_with_its_process_and_address() {
 }
 
 #[test]
-fn what_a_command_and_its_children_have_read_is_counted_by_fault_or_read() {
+fn what_a_process_and_its_children_had_read_is_summed_up_by_fault_or_read() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
     let (mut files, run) = directory.programs(3);
     let data = directory.file("data", 1024);
@@ -75,29 +74,40 @@ fn what_a_command_and_its_children_have_read_is_counted_by_fault_or_read() {
         "dd if=/dev/zero of={} bs=4k count=64 oflag=dsync status=none",
         written.display()
     );
-    let count = |run: &str| {
-        let held = HeldCommand::new(&["bash", "-c", run]);
-        let counter = ReadCounter::open(held.pid()).expect("count");
-        assert_eq!(held.run().1, 0);
-        counter.count().expect("count")
+    let (done, stop) = (directory.path("done"), directory.path("stop"));
+    let bytes = |run: &str| {
+        let wait = format!("until [ -e {} ]; do sleep 0.01; done", stop.display());
+        let script = format!("{run}; : >{}; {wait}", done.display());
+        let held = HeldCommand::new(&["bash", "-c", &script]);
+        let pid = held.pid();
+        let before = process::bytes_read(pid).expect("lives");
+        let running = held.release();
+        eventually("it has run", || done.exists());
+        let bytes = process::bytes_read(pid).expect("lives") - before;
+        std::fs::write(&stop, "").expect("write");
+        assert_eq!(running.finish().1, 0);
+        for path in [&done, &stop] {
+            std::fs::remove_file(path).expect("remove");
+        }
+        bytes
     };
-    for (run, least) in [(&run, 3), (&read, 1)] {
-        count(run);
-        let warm = count(run);
+    for (run, least) in [(&run, 3 * 4_096), (&read, 1024 * 4_096)] {
+        bytes(run);
+        let warm = bytes(run);
         for path in &files {
             let file = File::open(path).expect("open");
             readahead::fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
         }
-        let cold = count(run);
+        let cold = bytes(run);
         assert!(
             cold >= warm + least,
-            "{run}: {warm} in memory, {cold} on disk"
+            "{run}: {warm} bytes in memory, {cold} on disk"
         );
-        assert!(warm < 4, "{run}: {warm} in memory");
+        assert!(warm < 4 * 4_096, "{run}: {warm} bytes in memory");
     }
-    let reads = count(&write);
-    assert!(reads < 32, "{reads} reads by 64 writes");
-    let gone = ReadCounter::open(i32::MAX).expect_err("there is no such process");
+    let reads = bytes(&write);
+    assert!(reads < 32 * 4_096, "{reads} bytes read by 64 writes");
+    let gone = process::bytes_read(i32::MAX).expect_err("there is no such process");
     assert!(gone.is_gone(), "{gone}");
 }
 
