@@ -83,6 +83,8 @@ struct State {
     files: Vec<Slot>,
     /// Slots that are open.
     open: usize,
+    /// The file that the reader waits for.
+    awaited: Option<u32>,
     tasks_left: usize,
     /// Threads that open ahead.
     openers_left: usize,
@@ -125,6 +127,7 @@ impl Prefetch {
             state: Mutex::new(State {
                 files: vec![Slot::New; plan.files.len()],
                 open: 0,
+                awaited: None,
                 tasks_left: 0,
                 openers_left: 0,
                 reader_opens: false,
@@ -273,8 +276,12 @@ impl Prefetch {
         let mut state = self.lock();
         state.open += usize::from(opened.is_some());
         state.files[file as usize] = opened.map_or(Slot::Skipped, Slot::Open);
+        // Nobody else waits for a file, and to wake the reader for each takes what opens them off its core.
+        let is_awaited = state.awaited == Some(file) || state.open >= OPEN_FILES_MAX;
         drop(state);
-        self.changed.notify_all();
+        if is_awaited {
+            self.changed.notify_all();
+        }
     }
 
     /// A file to read now: mostly it is open. `None` where it is not to be read, or hangs.
@@ -288,6 +295,7 @@ impl Prefetch {
             _ => false,
         };
         let mut state = self.lock();
+        state.awaited = Some(file);
         for _ in 0..START_WAITS {
             let waited;
             (state, waited) = self
@@ -300,6 +308,7 @@ impl Prefetch {
                 break;
             }
         }
+        state.awaited = None;
         match state.files.get_mut(file as usize)? {
             Slot::Open(fd) => Some(Arc::clone(fd)),
             Slot::Opening | Slot::Skipped => None,
@@ -325,9 +334,12 @@ impl Prefetch {
             false => return,
         };
         if matches!(std::mem::replace(slot, after), Slot::Open(_)) {
+            let was_full = state.open >= OPEN_FILES_MAX;
             state.open -= 1;
             drop(state);
-            self.changed.notify_all();
+            if was_full {
+                self.changed.notify_all();
+            }
         }
     }
 
