@@ -43,7 +43,7 @@ impl Coldness {
         let before = bytes_read_by_tree(root_pid);
         let has_asked = Arc::new(AtomicBool::new(false));
         std::thread::Builder::new()
-            .name("prepage-coldness".to_owned())
+            .name("prepage-cold".to_owned())
             .spawn({
                 let has_asked = Arc::clone(&has_asked);
                 move || {
