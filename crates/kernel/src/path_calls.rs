@@ -1,5 +1,5 @@
-//! The paths that a process, and all that it starts, opens, stats, reads as links, lists and executes, missing ones too:
-//! FAST's system-call profiler (section 4.2; the paper ran strace). By ptrace, at both ends of every system call.
+//! The paths that a process, and all that it starts, opens, stats, reads as links, lists, connects to and executes, missing ones
+//! too: FAST's system-call profiler (section 4.2; the paper ran strace). By ptrace, at both ends of every system call.
 //!
 //! **Why every call.** A seccomp filter (SECCOMP_RET_TRACE, or a user notification) would stop at calls with paths only.
 //! But a filter cannot be taken back: once the tracer is gone, its calls fail with `ENOSYS`, for the rest of the
