@@ -251,15 +251,6 @@ pub fn pids_of(how: &Members) -> BTreeSet<i32> {
             .unwrap_or_default()
             .into_iter()
             .collect(),
-        Members::Tree(root) => {
-            let mut tree = BTreeSet::new();
-            let mut todo = vec![*root];
-            while let Some(pid) = todo.pop() {
-                if tree.len() < MEMBERS_MAX && tree.insert(pid) {
-                    todo.extend(process::children(pid).unwrap_or_default());
-                }
-            }
-            tree
-        }
+        Members::Tree(root) => process::tree(*root, MEMBERS_MAX),
     }
 }

@@ -46,6 +46,7 @@ pub mod process_vm;
 pub mod procmap;
 pub mod psi;
 pub mod ptrace;
+mod readable;
 pub mod readahead;
 pub mod reclaim;
 pub mod ring;

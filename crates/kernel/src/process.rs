@@ -2,17 +2,17 @@
 
 use crate::error::{Error, Result};
 use crate::pagemap::Pagemap;
+use crate::readable::readable_within;
 use crate::text;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::time::Timespec;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// One process instance: the pid, which the kernel reuses, with the start time, which it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,18 +67,8 @@ impl Process {
 
     /// Waits for the process to exit, so long at most, and says whether it has.
     pub fn exits_within(&self, limit: Duration) -> bool {
-        let begin = Instant::now();
-        loop {
-            // Only a limit of many years does not fit.
-            let left = Timespec::try_from(limit.saturating_sub(begin.elapsed()));
-            // A pidfd becomes readable when the whole thread group has exited.
-            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            match poll(&mut fds, Some(&left.unwrap_or_default())) {
-                Ok(0) => return false,
-                Err(Errno::INTR) => {}
-                Ok(_) | Err(_) => return true,
-            }
-        }
+        // A pidfd becomes readable when the whole thread group has exited.
+        readable_within(self.pidfd(), limit).unwrap_or(true)
     }
 
     /// The pidfd, for poll (readable at exit) and for [`crate::process_madvise`].
@@ -130,24 +120,14 @@ fn numbers_in(directory: String) -> Result<Vec<i32>> {
 
 /// The process (thread group) that a thread is of.
 pub fn process_of_thread(tid: i32) -> Result<i32> {
-    let path = format!("/proc/{tid}/status");
-    let status = text::read_text(&path)?;
-    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    group
-        .and_then(|group| group.trim().parse().ok())
-        .ok_or_else(|| Error::malformed("parse", path, "no Tgid"))
+    text::read_field(&format!("/proc/{tid}/status"), "Tgid:")
 }
 
 /// Bytes that devices were asked to read by a process, its threads, and those of its children that have ended and been waited for:
 /// by faults, read(2) and readahead alike, whoever else may use them too. From its fork on, over execs (/proc/PID/io, needs
 /// CONFIG_TASK_IO_ACCOUNTING and the right to ptrace-read).
 pub fn bytes_read(pid: i32) -> Result<u64> {
-    let path = format!("/proc/{pid}/io");
-    let io = text::read_text(&path)?;
-    let bytes = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
-    bytes
-        .and_then(|bytes| bytes.trim().parse().ok())
-        .ok_or_else(|| Error::malformed("parse", path, "no read_bytes"))
+    text::read_field(&format!("/proc/{pid}/io"), "read_bytes:")
 }
 
 /// The children of a process, of all its threads (/proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN).
@@ -166,6 +146,18 @@ pub fn children(pid: i32) -> Result<Vec<i32>> {
         }
     }
     Ok(children)
+}
+
+/// The processes below one, itself included; so many at most.
+pub fn tree(root: i32, processes_max: usize) -> BTreeSet<i32> {
+    let mut pids = BTreeSet::new();
+    let mut todo = vec![root];
+    while let Some(pid) = todo.pop() {
+        if pids.len() < processes_max && pids.insert(pid) {
+            todo.extend(children(pid).unwrap_or_default());
+        }
+    }
+    pids
 }
 
 /// What /proc/PID/stat says (all kernels; the fields that prepage uses).

@@ -19,12 +19,11 @@
 use crate::error::{Error, Result};
 use crate::exec::exec;
 use crate::process;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use crate::readable::readable_within;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::time::Timespec;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
@@ -223,18 +222,9 @@ enum Received {
 
 fn receive(socket: &OwnedFd, since: Instant, wait_max: Duration) -> Result<Received> {
     let failed = |operation| move |error: Errno| Error::new(operation, "the other process", error);
-    loop {
-        let left = wait_max.saturating_sub(since.elapsed());
-        let left = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Ok(Received::TimedOut),
-            Ok(_) => break,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(failed("poll")(error)),
-        }
+    let left = wait_max.saturating_sub(since.elapsed());
+    if !readable_within(socket.as_fd(), left).map_err(failed("poll"))? {
+        return Ok(Received::TimedOut);
     }
     let mut message = [0; 4];
     loop {

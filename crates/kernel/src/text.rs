@@ -42,6 +42,18 @@ pub(crate) fn read_number<N: std::str::FromStr>(path: impl AsRef<Path>) -> Resul
     })
 }
 
+/// Reads the number behind `key`, its separator included, from the line of a file that begins with it.
+pub(crate) fn read_field<N: std::str::FromStr>(path: &str, key: &str) -> Result<N> {
+    let text = read_text(path)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(key));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .ok_or_else(|| {
+            let name = key.trim_end_matches([':', ' ']);
+            Error::malformed("parse", path, format!("no {name}"))
+        })
+}
+
 /// Writes text in one write(2), as control files demand, without creating the file.
 pub(crate) fn write_text(path: impl AsRef<Path>, text: &str) -> Result<()> {
     use std::io::Write;

@@ -78,14 +78,9 @@ impl Coldness {
 
 /// Bytes that a process and those below it had devices read.
 fn bytes_read_by_tree(root_pid: i32) -> u64 {
-    let mut pids = vec![root_pid];
-    let (mut at, mut bytes) = (0, 0);
-    while let Some(&pid) = pids.get(at) {
-        // What is gone meanwhile counts with its parent.
-        bytes += process::bytes_read(pid).unwrap_or(0);
-        let room = PROCESSES_MAX.saturating_sub(pids.len());
-        pids.extend(process::children(pid).into_iter().flatten().take(room));
-        at += 1;
-    }
-    bytes
+    let pids = process::tree(root_pid, PROCESSES_MAX);
+    // What is gone meanwhile counts with its parent.
+    pids.iter()
+        .map(|&pid| process::bytes_read(pid).unwrap_or(0))
+        .sum()
 }

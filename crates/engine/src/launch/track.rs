@@ -105,7 +105,7 @@ impl Seen {
             own_pid: process::own_pid(),
             view: View::of([launch.root_pid]),
             source,
-            pids: tree(launch.root_pid),
+            pids: HashSet::from_iter(process::tree(launch.root_pid, PROCESSES_MAX)),
             keys: Vec::new(),
             indices: HashMap::new(),
             left_out: HashSet::new(),
@@ -309,18 +309,6 @@ impl Seen {
         let needs = first.iter().filter(is_wanted).chain(&self.added);
         needs.map(|access| access.at_us).max().unwrap_or(0)
     }
-}
-
-/// The processes below one, itself included.
-fn tree(root: i32) -> HashSet<i32> {
-    let mut pids = HashSet::new();
-    let mut todo = vec![root];
-    while let Some(pid) = todo.pop() {
-        if pids.len() < PROCESSES_MAX && pids.insert(pid) {
-            todo.extend(process::children(pid).unwrap_or_default());
-        }
-    }
-    pids
 }
 
 /// Notes the path of an inode below the launch's root directory, and returns it; `None` where it has none, or there are too many.
