@@ -72,7 +72,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Switch to an application again and again and record every switch. Needs root.
+    /// Switch to an application again and again and record every switch and print the study. Needs root.
     #[command(after_long_help = examples::RUN)]
     Run(RunArguments),
     /// Launch programs again and again, cold, warm and helped, record every launch and print the study. Needs root.
@@ -583,7 +583,9 @@ fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(arguments) => arguments.options().and_then(|options| run::run(&options)),
+        Command::Run(arguments) => arguments
+            .options()
+            .and_then(|options| run::run_and_study(&options)),
         Command::Launch(arguments) => launch::launch(&arguments.options()),
         Command::Idle(arguments) => arguments.options().and_then(|options| idle::idle(&options)),
         Command::Study { records, json } => print_studies(&records, json),

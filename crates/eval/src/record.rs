@@ -10,7 +10,7 @@ mod timeline;
 use crate::apps::given::Given;
 use crate::processes::ByRole;
 use crate::reclaim::State;
-use crate::settle::FrameRecord;
+use crate::settle::{FrameRecord, answers};
 pub use application::{Application, Footprint};
 pub use factors::Factors;
 pub use file::{Writer, first_kind, open, read, read_values};
@@ -272,6 +272,14 @@ pub struct Switch {
     pub group_after: crate::group::GroupResidency,
     /// prepage's own records of what it took for a switch since the last one, verbatim; the last is this one.
     pub prepage: Vec<serde_json::Value>,
+}
+
+impl Switch {
+    /// Whether its last picture shows an answer to the key.
+    pub fn is_answered(&self) -> bool {
+        let last = self.frames.last();
+        last.is_some_and(|last| answers(self.tiles, last.uniform, self.answer_tiles))
+    }
 }
 
 /// In [`Switch::system`], where memory was limited: the bytes that the limit left before.

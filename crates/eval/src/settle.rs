@@ -46,7 +46,8 @@ pub struct Settled {
 
 /// A picture counts as the final one when at most this many hundredths of its tiles differ.
 pub const SETTLED_PERCENT: usize = 2;
-/// A window that was raised and not yet drawn is blank: a frame counts as drawn when this many hundredths are not.
+/// A window that was raised and not yet drawn is blank, or shows what was there before: a frame counts as drawn when this
+/// many hundredths are not, and as many have changed.
 pub const DRAWN_PERCENT: usize = 2;
 
 /// Reduces the frames to records and times. `before` is the picture that the other application showed.
@@ -77,20 +78,46 @@ pub fn settle(before: &Tiles, frames: &[Frame]) -> Settled {
     }
 }
 
+/// A picture that stays: what is drawn since may differ from it a little (a caret blinks, a wheel turns), and no more.
+#[derive(Clone, Debug)]
+pub struct Still {
+    /// The picture.
+    pub picture: Tiles,
+    /// Since when it stays.
+    pub since_ns: u64,
+}
+
+impl Still {
+    /// Takes the picture of a moment: one that differs by more than [`SETTLED_PERCENT`] begins to stay then. Small steps add
+    /// up, since what they are compared with is not replaced.
+    pub fn see(&mut self, picture: &Tiles, now_ns: u64) {
+        if picture.differing(&self.picture) * 100 > picture.count() * SETTLED_PERCENT {
+            *self = Self {
+                picture: picture.clone(),
+                since_ns: now_ns,
+            };
+        }
+    }
+}
+
 /// An answer changes at least so many hundredths of the application's picture.
 pub const ANSWER_PERCENT: usize = 5;
 
 /// Whether a picture is drawn, and not the one that the application had when it was left.
 pub fn is_answer(picture: &Tiles, left: &Tiles) -> bool {
-    let tiles = picture.count();
-    let drawn = (tiles - picture.uniform()) * 100 >= tiles * DRAWN_PERCENT;
-    drawn && picture.differing(left) * 100 >= tiles * ANSWER_PERCENT
+    answers(picture.count(), picture.uniform(), picture.differing(left))
 }
 
-/// The two times, from the recorded frames alone: `study` derives them again with this.
-pub fn times(frames: &[FrameRecord], tiles: usize) -> (Option<u64>, Option<u64>) {
+/// The same of a picture of so many tiles, of which some have one colour and some differ from the one that was left.
+pub fn answers(tiles: usize, uniform: usize, differing: usize) -> bool {
+    let drawn = tiles.saturating_sub(uniform) * 100 >= tiles * DRAWN_PERCENT;
+    drawn && differing * 100 >= tiles * ANSWER_PERCENT
+}
+
+/// The times of the first frame and of the settled picture.
+fn times(frames: &[FrameRecord], tiles: usize) -> (Option<u64>, Option<u64>) {
     let drawn = |f: &&FrameRecord| {
-        f.changed > 0 && (tiles - f.uniform.min(tiles)) * 100 >= tiles * DRAWN_PERCENT
+        f.changed.min(tiles - f.uniform.min(tiles)) * 100 >= tiles * DRAWN_PERCENT
     };
     let first = frames.iter().find(drawn).map(|f| f.t_ns);
     let is_final = |f: &&FrameRecord| f.from_final * 100 <= tiles * SETTLED_PERCENT;
@@ -106,6 +133,7 @@ pub fn times(frames: &[FrameRecord], tiles: usize) -> (Option<u64>, Option<u64>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tiles::{PIXEL_BYTES, TILE_PIXELS};
 
     fn frame(t_ns: u64, changed: usize, from_final: usize, uniform: usize) -> FrameRecord {
         FrameRecord {
@@ -129,12 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn a_wheel_that_turns_is_no_first_frame() {
+        let frames = [frame(1, 3, 1000, 400), frame(5, 1000, 0, 400)];
+        assert_eq!(times(&frames, 1000), (Some(5), Some(5)));
+    }
+
+    #[test]
     fn settled_is_where_it_stays_not_where_it_first_was() {
         let frames = [
-            frame(1, 10, 0, 0),
-            frame(2, 10, 500, 0),
-            frame(3, 10, 20, 0),
-            frame(4, 10, 0, 0),
+            frame(1, 20, 0, 0),
+            frame(2, 20, 500, 0),
+            frame(3, 20, 20, 0),
+            frame(4, 20, 0, 0),
         ];
         assert_eq!(times(&frames, 1000), (Some(1), Some(3)));
     }
@@ -150,5 +184,29 @@ mod tests {
             Some(4)
         );
         assert_eq!(times(&[], 1000), (None, None));
+    }
+
+    /// A row of 100 tiles of which the first so many are painted.
+    fn tiles(painted: usize) -> Tiles {
+        let width = 100 * TILE_PIXELS;
+        let stride = width * PIXEL_BYTES;
+        let mut picture = vec![0; stride];
+        picture[..painted * TILE_PIXELS * PIXEL_BYTES].fill(9);
+        Tiles::of(&picture, width, 1, stride)
+    }
+
+    #[test]
+    fn a_blinking_caret_is_still_and_a_creeping_change_is_not() {
+        let mut still = Still {
+            picture: tiles(0),
+            since_ns: 1,
+        };
+        for (now_ns, painted) in [(2, 1), (3, 0), (4, 2)] {
+            still.see(&tiles(painted), now_ns);
+        }
+        assert_eq!(still.since_ns, 1);
+        // Small steps add up, since the picture that they are compared with stays.
+        still.see(&tiles(3), 5);
+        assert_eq!(still.since_ns, 5);
     }
 }

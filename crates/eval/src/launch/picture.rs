@@ -6,7 +6,7 @@ use crate::display::screen::Screen;
 use crate::display::windows::{Change, Display};
 use crate::error::Result;
 use crate::group::Group;
-use crate::settle::{Frame, FrameRecord, SETTLED_PERCENT, is_answer, settle};
+use crate::settle::{Frame, FrameRecord, Still, is_answer, settle};
 use crate::tiles::Tiles;
 use prepage_kernel::process;
 
@@ -45,24 +45,6 @@ pub struct Seen {
 const FRAMES_MAX: usize = 1000;
 /// The window is looked for so often while it is not there.
 const LOOK_MS: u64 = 50;
-
-/// A picture that stays: what is drawn since may differ from it a little (a caret blinks), and no more.
-#[derive(Debug)]
-struct Still {
-    picture: Tiles,
-    since_ns: u64,
-}
-
-impl Still {
-    fn see(&mut self, tiles: &Tiles, now_ns: u64) {
-        if tiles.differing(&self.picture) * 100 > tiles.count() * SETTLED_PERCENT {
-            *self = Self {
-                picture: tiles.clone(),
-                since_ns: now_ns,
-            };
-        }
-    }
-}
 
 impl Desk {
     /// The picture before a launch; what was drawn until now is forgotten.
@@ -153,34 +135,4 @@ fn major_faults(group: &Group) -> u64 {
         .into_iter()
         .filter_map(|pid| process::stat(pid).ok());
     stats.map(|stat| stat.major_faults).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tiles::{PIXEL_BYTES, TILE_PIXELS};
-
-    /// A row of 100 tiles of which the first so many are painted.
-    fn tiles(painted: usize) -> Tiles {
-        let width = 100 * TILE_PIXELS;
-        let stride = width * PIXEL_BYTES;
-        let mut picture = vec![0; stride];
-        picture[..painted * TILE_PIXELS * PIXEL_BYTES].fill(9);
-        Tiles::of(&picture, width, 1, stride)
-    }
-
-    #[test]
-    fn a_blinking_caret_is_still_and_a_creeping_change_is_not() {
-        let mut still = Still {
-            picture: tiles(0),
-            since_ns: 1,
-        };
-        for (now_ns, painted) in [(2, 1), (3, 0), (4, 2)] {
-            still.see(&tiles(painted), now_ns);
-        }
-        assert_eq!(still.since_ns, 1);
-        // Small steps add up, since the picture that they are compared with stays.
-        still.see(&tiles(3), 5);
-        assert_eq!(still.since_ns, 5);
-    }
 }

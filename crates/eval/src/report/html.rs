@@ -10,9 +10,7 @@ use crate::statistics::{COVERAGE, Estimate, median};
 use crate::study::Study;
 use crate::study::rows::utilization_rows;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
-use crate::study::text::{
-    comparison_rows, cost_rows, mode_rows, percent, share_rows, where_resident,
-};
+use crate::study::text::{comparison_rows, cost_rows, mode_rows, percent, remarks, share_rows};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -158,7 +156,7 @@ fn app_section(study: &Study, switches: &Switches) -> String {
     ] {
         out += &table(&rows(study));
     }
-    out += &costs_where_resident(study);
+    out += &remark_lines(study);
     out + &discarded(study, switches)
 }
 
@@ -318,8 +316,8 @@ fn words(rows: &[Vec<String>]) -> String {
     format!("<div class=\"words\">{}</div>\n", table(rows))
 }
 
-fn costs_where_resident(study: &Study) -> String {
-    let lines = where_resident(study).into_iter();
+fn remark_lines(study: &Study) -> String {
+    let lines = remarks(study).into_iter();
     lines.map(|line| format!("<p>{line}.</p>\n")).collect()
 }
 

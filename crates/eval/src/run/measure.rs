@@ -216,8 +216,13 @@ fn why_over(bench: &Bench, running: &Running) -> Option<&'static str> {
 fn show(switch: &Switch, took_s: f64) {
     let ms = |ns: u64| ns as f64 / 1e6;
     let majflt: u64 = switch.processes.values().map(|c| c.majflt).sum();
+    let why_capped = match (switch.capped, switch.is_answered()) {
+        (false, _) => "",
+        (true, false) => "  no answer to its key",
+        (true, true) => "  never at rest",
+    };
     eprintln!(
-        "{:>12} {:>16} first {:6.1} ms  settled {:6.1} ms  faults {majflt:6}  frames {:3}  cpu {:4.0} ms  (cycle {took_s:.2} s: {} rounds {:.0} ms, looking {:.0} ms)",
+        "{:>12} {:>16} first {:6.1} ms  settled {:6.1} ms  faults {majflt:6}  frames {:3}  cpu {:4.0} ms  (cycle {took_s:.2} s: {} rounds {:.0} ms, looking {:.0} ms){why_capped}",
         switch.slot.app,
         switch.slot.mode.word(),
         ms(switch.t_first_frame_ns),

@@ -5,7 +5,7 @@ use crate::clock::now_ns;
 use crate::display::windows::Change;
 use crate::error::Result;
 use crate::processes::Reading;
-use crate::settle::{Frame, is_answer};
+use crate::settle::{Frame, Still, is_answer};
 use crate::tiles::Tiles;
 use prepage_kernel::process;
 
@@ -32,7 +32,7 @@ pub struct Watched {
 const FRAMES_MAX: usize = 1000;
 
 /// Activates the application's window, presses its key as soon as the window manager has made it active, and keeps a
-/// picture of everything drawn, until the key is answered and nothing was drawn for `quiet_ms`, or `cap_ms` are over.
+/// picture of everything drawn, until the key is answered and the picture has stayed for `quiet_ms`, or `cap_ms` are over.
 /// `left` is the application's picture when it was left.
 pub fn watch(
     bench: &mut Bench,
@@ -57,23 +57,27 @@ pub fn watch(
         capped: false,
         answered: false,
     };
-    let mut last_ns = t0_ns;
+    let mut still = Still {
+        picture: left.clone(),
+        since_ns: t0_ns,
+    };
     loop {
         // Quiet means the end only after the answer: an application that is still waiting for its pages is quiet too.
         let quiet_end = if seen.answered {
-            last_ns + quiet_ns
+            still.since_ns + quiet_ns
         } else {
             t0_ns + cap_ns
         };
         match bench.display.next_change(quiet_end.min(t0_ns + cap_ns))? {
             Some(Change::Drawn) => {
-                last_ns = now_ns();
+                let at_ns = now_ns();
                 // Asked for again before the picture is read: what is drawn meanwhile makes another frame.
                 bench.display.watch_again()?;
                 let tiles = bench.screen.tiles()?;
+                still.see(&tiles, at_ns);
                 seen.answered = seen.t_key_ns.is_some() && is_answer(&tiles, left);
                 let frame = Frame {
-                    t_ns: last_ns - t0_ns,
+                    t_ns: at_ns - t0_ns,
                     tiles,
                     cpu_us: running.group.cpu_us().saturating_sub(cpu_before_us),
                     majflt: majflt_now(before).saturating_sub(majflt_before),
@@ -85,8 +89,9 @@ pub fn watch(
             {
                 seen.t_active_ns = Some(now_ns() - t0_ns);
                 bench.keyboard.press(&bench.display.connection, &chord)?;
-                last_ns = now_ns();
-                seen.t_key_ns = Some(last_ns - t0_ns);
+                let at_ns = now_ns();
+                still.since_ns = at_ns;
+                seen.t_key_ns = Some(at_ns - t0_ns);
             }
             Some(Change::Active) => {}
             None => break,

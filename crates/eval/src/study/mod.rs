@@ -14,7 +14,7 @@ pub mod text;
 pub mod utilization;
 
 use crate::error::Result;
-use crate::record::{self, Mode, Run};
+use crate::record::{self, Mode, Run, Switch};
 use crate::statistics::Estimate;
 use beside::Beside;
 use footprint::FootprintRow;
@@ -76,6 +76,10 @@ pub struct Study {
     pub table_bytes: Option<u64>,
     /// Discarded switches by reason.
     pub discarded: BTreeMap<String, usize>,
+    /// Samples that the cap ended, whose picture did not answer the key.
+    pub unanswered: usize,
+    /// And those whose picture answered it and did not come to rest.
+    pub restless: usize,
 }
 
 /// One mode. A number without a confidence interval is not there.
@@ -178,6 +182,7 @@ pub fn study_apps(apps: &[Switches]) -> Studies {
 /// Studies the switches of one application.
 pub fn study_switches(switches: &Switches) -> Study {
     let modes = switches.modes();
+    let capped: Vec<&Switch> = switches.samples.iter().filter(|s| s.capped).collect();
     Study {
         app: switches.app.clone(),
         run: switches.run.clone(),
@@ -205,5 +210,7 @@ pub fn study_switches(switches: &Switches) -> Study {
             .and_then(footprint::row),
         table_bytes: switches.application.table_bytes,
         discarded: switches.discarded.clone(),
+        unanswered: capped.iter().filter(|s| !s.is_answered()).count(),
+        restless: capped.iter().filter(|s| s.is_answered()).count(),
     }
 }

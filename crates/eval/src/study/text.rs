@@ -210,7 +210,7 @@ fn show_app(study: &Study) -> String {
             bound.gap_closed.n,
         );
     }
-    for line in where_resident(study) {
+    for line in remarks(study) {
         let _ = writeln!(out, "\n  {line}");
     }
     if !study.shares.is_empty() {
@@ -436,8 +436,8 @@ pub fn cost_rows(study: &Study) -> Vec<Vec<String>> {
     rows
 }
 
-/// What watching and helping cost where nothing has to be fetched, in words.
-pub fn where_resident(study: &Study) -> Vec<String> {
+/// In words: what watching and helping cost where nothing has to be fetched, and how many switches had no end.
+pub fn remarks(study: &Study) -> Vec<String> {
     let costs = [("observe", study.watching_ms), ("full", study.needless_ms)];
     let line = |(mode, cost): (&str, Option<Estimate>)| {
         let (ms, pairs) = (interval(cost, 2), cost?.n);
@@ -445,12 +445,52 @@ pub fn where_resident(study: &Study) -> Vec<String> {
             "{mode} against off, all resident: {ms} ms ({pairs} pairs)"
         ))
     };
-    costs.into_iter().filter_map(line).collect()
+    let mut lines: Vec<String> = costs.into_iter().filter_map(line).collect();
+    let samples: usize = study.modes.iter().map(|m| m.samples).sum();
+    let cap_s = study.run.parameters.cap_ms as f64 / 1e3;
+    let capped = [
+        (
+            study.unanswered,
+            "did not answer the key: name one that always changes it (--answer-key)",
+        ),
+        (study.restless, "did not come to rest"),
+    ];
+    for (count, what) in capped.into_iter().filter(|&(count, _)| count > 0) {
+        lines.push(format!(
+            "{count} of {samples} switches count as {cap_s} s, since their picture {what}"
+        ));
+    }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::{run, switch};
+    use crate::record::{Line, Switch};
+    use crate::study::study_switches;
+    use crate::study::switches::Switches;
+
+    #[test]
+    fn switches_that_only_the_cap_ended_are_told() {
+        let sample = |mode, capped, answer_tiles| {
+            Line::Sample(Box::new(Switch {
+                capped,
+                answer_tiles,
+                ..switch(0, mode, 6_000.0)
+            }))
+        };
+        let lines = vec![
+            Line::Run(Box::new(run(&[Mode::Resident, Mode::Off, Mode::Full]))),
+            sample(Mode::Resident, false, 500),
+            sample(Mode::Off, true, 10),
+            sample(Mode::Full, true, 500),
+        ];
+        let said = remarks(&study_switches(&Switches::by_app(lines)[0]));
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("1 of 3") && said[0].contains("--answer-key"));
+        assert!(said[1].starts_with("1 of 3") && said[1].contains("rest"));
+    }
 
     #[test]
     fn columns_are_aligned() {
