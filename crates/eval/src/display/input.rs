@@ -27,10 +27,21 @@ const NAMED: &[(&str, u32)] = &[
     ("Prior", 0xff55),
     ("Next", 0xff56),
     ("End", 0xff57),
+    ("Insert", 0xff63),
+    ("Delete", 0xffff),
+    ("BackSpace", 0xff08),
+    ("F1", 0xffbe),
+    ("F2", 0xffbf),
+    ("F3", 0xffc0),
     ("F4", 0xffc1),
     ("F5", 0xffc2),
+    ("F6", 0xffc3),
     ("F7", 0xffc4),
+    ("F8", 0xffc5),
     ("F9", 0xffc6),
+    ("F10", 0xffc7),
+    ("F11", 0xffc8),
+    ("F12", 0xffc9),
     ("space", 0x20),
     ("equal", 0x3d),
     ("shift", 0xffe1),
@@ -57,8 +68,11 @@ pub fn symbols(keys: &str) -> Result<Vec<(&str, u32)>> {
     let known = |key| {
         let symbol = symbol(key).ok_or_else(|| {
             let named: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
-            let cause = format!("known are single characters and {}", named.join(", "));
-            Error::new("find", format!("key {key}"), cause)
+            let cause = format!(
+                "known are single characters and {}, and some of these joined by + (a plus is shift+equal)",
+                named.join(", ")
+            );
+            Error::new("find", format!("key {keys}"), cause)
         })?;
         Ok((key, symbol))
     };
@@ -92,7 +106,8 @@ impl Keyboard {
     pub fn chord(&self, keys: &str) -> Result<Vec<u8>> {
         let code = |(key, symbol)| {
             let code = self.codes.get(&symbol).copied();
-            code.ok_or_else(|| Error::new("find", format!("key {key}"), "not on this keyboard"))
+            let cause = "no key makes it by itself on this keyboard: name the one that does with shift (shift+equal)";
+            code.ok_or_else(|| Error::new("find", format!("key {key}"), cause))
         };
         symbols(keys)?.into_iter().map(code).collect()
     }
@@ -146,5 +161,9 @@ mod tests {
         }
         assert_eq!(symbol("a"), Some(0x61));
         assert_eq!(symbol("Nxt"), None);
+        for wrong in ["+", "ctrl+", "ctrl+Nxt"] {
+            let said = symbols(wrong).expect_err("no such key").to_string();
+            assert!(said.contains(&format!("key {wrong}")), "{said}");
+        }
     }
 }
