@@ -223,9 +223,9 @@ impl Engine {
         };
         job.announce_end(self.observer.outbox().clone(), fetched);
         let job = Arc::new(job);
-        self.pool.run(&job);
+        let woken = self.pool.run(&job);
         switch.began = now;
-        switch.path_us = monotonic_ns().saturating_sub(now) / 1_000;
+        switch.path_us = woken.saturating_sub(now) / 1_000;
         switch.job = Some(job).filter(|job| !job.is_empty());
     }
 

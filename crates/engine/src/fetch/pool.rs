@@ -6,6 +6,8 @@ use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part};
 use crate::fetch::{anon, file};
 use crate::params::{FetchParams, ThreadPolicy};
+use prepage_core::machine::Nanos;
+use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::sched::{self, Policy};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -87,8 +89,10 @@ impl Pool {
         self.workers.iter().filter(is_anon).count()
     }
 
-    /// Hands a job to the threads that have work in it and wakes them.
-    pub fn run(&mut self, job: &Arc<Job>) {
+    /// Hands a job to the threads that have work in it and wakes them, all of them before any of them takes the core that
+    /// this thread runs on: the others would begin only once it had that core back, a millisecond later. Returns when they were
+    /// woken.
+    pub fn run(&mut self, job: &Arc<Job>) -> Nanos {
         self.replace_stopped();
         let wanted: Vec<&Worker> = self
             .workers
@@ -96,10 +100,15 @@ impl Pool {
             .filter(|w| w.role.has_work(job))
             .collect();
         job.expect_workers(wanted.len());
+        let own = sched::current_thread_policy();
+        let _ = sched::set_current_thread_policy(Policy::RealTime);
         for worker in wanted {
             // A thread ends only when its queue is dropped.
             let _ = worker.jobs.send(Arc::clone(job));
         }
+        let woken = monotonic_ns();
+        let _ = own.and_then(sched::set_current_thread_policy);
+        woken
     }
 
     /// The watchdog: a thread that hangs in one call is replaced. It ends by itself when the call does.
