@@ -12,7 +12,8 @@ use std::fmt::Write;
 pub const WRITER: App = App {
     name: "writer",
     packages: &["libreoffice-writer", "libreoffice-gtk3"],
-    executable: "soffice",
+    // What shows its windows: without that there is a soffice, too.
+    executable: "/usr/lib/libreoffice/program/libvclplug_gtk3lo.so",
     version_command: &["soffice", "--version"],
     content: Content::Made(prepare),
     environment: &[("SAL_USE_VCLPLUGIN", "gtk3")],
