@@ -97,8 +97,6 @@ fn measure_launches(options: &DemoOptions) -> Result<PathBuf> {
             ..LaunchParameters::of(scenarios, RUNS, options.seed)
         },
         programs: ["chromium", "python3", "git"].map(String::from).into(),
-        command: Vec::new(),
-        window_title: None,
         installs: false,
         prepage_bin: options.prepage_bin.clone(),
         out: out.clone(),

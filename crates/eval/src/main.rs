@@ -433,7 +433,7 @@ struct LaunchArguments {
     window_title: Option<String>,
     /// Launch this command, which does its work and exits unless --window-title is given, instead of the programs.
     #[arg(last = true)]
-    command: Vec<OsString>,
+    command: Vec<String>,
 }
 
 impl LaunchArguments {
@@ -443,8 +443,13 @@ impl LaunchArguments {
             (_, true) => scenario::MISMATCH.to_vec(),
             _ => self.scenarios,
         };
+        let given = launch::record::Given {
+            command: self.command,
+            window_title: self.window_title,
+        };
         let parameters = launch::record::Parameters {
             learn: self.learn,
+            given: (!given.command.is_empty()).then_some(given),
             throttle: self.throttle.throttle(),
             simultaneous: self.simultaneous.into_iter().map(usize::from).collect(),
             timelines: self.timelines,
@@ -454,8 +459,6 @@ impl LaunchArguments {
         LaunchOptions {
             parameters,
             programs: self.programs,
-            command: self.command,
-            window_title: self.window_title,
             installs: self.install,
             prepage_bin: self.prepage_bin,
             out: self.out,

@@ -125,9 +125,10 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 const SCENARIOS: &[&str] = &["--scenarios", "cold,warm,fast,prefetch_only"];
 
-/// Launches `cat` of a file and returns what was said.
-fn launch(directory: &Path, file: &Path, out: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+/// What launches a command that is to be added, in this directory.
+fn launch_command(directory: &Path, out: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prepage-eval"));
+    command
         .args(["launch", "--throttle", "emmc"])
         // Other tests may run beside it: nothing here depends on time.
         .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
@@ -135,8 +136,16 @@ fn launch(directory: &Path, file: &Path, out: &Path, arguments: &[&str]) -> Stri
         .arg("--out")
         .arg(out)
         .args(arguments)
-        .args(["--", "cat"])
-        .arg(file)
+        .current_dir(directory)
+        .arg("--");
+    command
+}
+
+/// Launches `cat` of a file, by its name in the directory in which it is called, and returns what was said.
+fn launch(directory: &Path, file: &Path, out: &Path, arguments: &[&str]) -> String {
+    let output = launch_command(directory, out, arguments)
+        .arg("cat")
+        .arg(file.file_name().expect("a file"))
         .output()
         .expect("run prepage-eval");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -287,6 +296,10 @@ fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
     // What is there is not measured again.
     let more = [&over_time("2")[..], &["--resume"]].concat();
     launch(&directory, &file, &out, &more);
+    // Nor is another command's record gone on with.
+    let other = launch_command(&directory, &out, &more).arg("true").output();
+    let refusal = String::from_utf8_lossy(&other.expect("run prepage-eval").stderr).into_owned();
+    assert!(refusal.contains("other parameters"), "{refusal}");
     let lines = read(&out);
     assert!(of_kind(&lines, "launch").is_empty(), "{said}");
     let launches = of_kind(&lines, "launch_activity");

@@ -42,13 +42,21 @@ const CONTEXTS: &[ContextAction] = &[
     },
 ];
 
-/// What a command is called that is not of a table.
+/// What a command is called that is not of a table: by its program, or by that which env(1) runs in an environment.
 ///
 /// # Errors
 /// Where it names no program.
 pub fn name_of(command: &[impl AsRef<OsStr>]) -> Result<String> {
-    let program = command.first().map(|word| Path::new(word.as_ref()));
-    let name = program.and_then(Path::file_name);
+    let mut words = command.iter().map(|word| Path::new(word.as_ref()));
+    let first = words.next().and_then(Path::file_name);
+    let is_variable = |word: &&Path| word.to_string_lossy().contains('=');
+    let name = match first {
+        Some(env) if env == "env" => {
+            let run = words.find(|word| !is_variable(word));
+            run.and_then(Path::file_name).or(first)
+        }
+        _ => first,
+    };
     let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
     Ok(name.to_string_lossy().into_owned())
 }
@@ -94,6 +102,14 @@ mod tests {
             answer_key: answer_key.into(),
             click_first: false,
         }
+    }
+
+    #[test]
+    fn what_env_runs_has_the_name() {
+        let name = |command: &[&str]| name_of(command).unwrap();
+        assert_eq!(name(&["/usr/bin/env", "A=b", "C=", "/bin/sh", "-c"]), "sh");
+        assert_eq!(name(&["env", "A=b"]), "env");
+        assert_eq!(name(&["/opt/a=b/sh", "A=b"]), "sh");
     }
 
     #[test]

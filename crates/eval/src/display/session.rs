@@ -40,29 +40,29 @@ impl Places {
 
     /// Makes all of them.
     pub fn make(&self) -> Result<()> {
-        for directory in [self.home(), self.runtime(), self.framebuffer()] {
+        for directory in [self.runtime(), self.framebuffer()] {
             fs::create_dir_all(&directory).context("make", directory.display())?;
         }
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700))
             .context("restrict", "runtime directory")?;
-        self.write_toolkit_settings()
+        make_home(&self.home())
     }
+}
 
-    /// No carets that blink and no animations: a picture that is to settle has to stay.
-    fn write_toolkit_settings(&self) -> Result<()> {
-        const GTK_2: &str = "gtk-cursor-blink=0\ngtk-enable-animations=0\n";
-        const GTK_3: &str = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\n";
-        let home = self.home();
-        let directory = home.join(".config/gtk-3.0");
-        fs::create_dir_all(&directory).context("make", directory.display())?;
-        for (path, settings) in [
-            (home.join(".gtkrc-2.0"), GTK_2),
-            (directory.join("settings.ini"), GTK_3),
-        ] {
-            fs::write(&path, settings).context("write", path.display())?;
-        }
-        Ok(())
+/// Makes a home directory for applications: no carets that blink and no animations, since a picture that is to settle has to
+/// stay.
+pub fn make_home(home: &Path) -> Result<()> {
+    const GTK_2: &str = "gtk-cursor-blink=0\ngtk-enable-animations=0\n";
+    const GTK_3: &str = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\n";
+    let directory = home.join(".config/gtk-3.0");
+    fs::create_dir_all(&directory).context("make", directory.display())?;
+    for (path, settings) in [
+        (home.join(".gtkrc-2.0"), GTK_2),
+        (directory.join("settings.ini"), GTK_3),
+    ] {
+        fs::write(&path, settings).context("write", path.display())?;
     }
+    Ok(())
 }
 
 /// The running session. Its processes are in a control group, by which the restorer ends them.

@@ -35,7 +35,6 @@ use crate::output::print_line;
 use record::Parameters;
 pub use run::run;
 use scenario::Scenario;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What `launch` is asked for.
@@ -43,12 +42,8 @@ use std::path::PathBuf;
 pub struct LaunchOptions {
     /// What goes into the record.
     pub parameters: Parameters,
-    /// The programs' names; none for the default ones, `all` for all.
+    /// The programs' names; none for the default ones, `all` for all. Not looked at where a command is given.
     pub programs: Vec<String>,
-    /// Instead of these: one command.
-    pub command: Vec<OsString>,
-    /// What the title of the command's window contains once its content is there; none where it does its work and exits.
-    pub window_title: Option<String>,
     /// Whether missing programs are installed.
     pub installs: bool,
     /// Where prepage's binary is.
@@ -68,6 +63,7 @@ impl Parameters {
             seed,
             learn: record::Learn::Cold,
             learning_max: record::learning_max(),
+            given: None,
             throttle: None,
             simultaneous: Vec::new(),
             timelines: 0,

@@ -1,12 +1,13 @@
 //! The programs whose launches are measured: a table of real programs that do real work or show a window.
 
-use super::record::{Ends, ProgramFacts};
+use super::record::{Ends, Given, ProgramFacts};
 use super::workloads as work;
 use crate::apps::chromium::CHROMIUM;
 use crate::apps::given::name_of;
 use crate::display::session::Places;
 use crate::error::{Context, Error, Result};
 use crate::packages::{self, Needed};
+use crate::run::bench::current_dir;
 use crate::site::Site;
 use std::ffi::OsString;
 use std::fs;
@@ -121,9 +122,80 @@ pub struct Prepared {
     pub directory: PathBuf,
 }
 
+/// A program that is asked for.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// One of the table.
+    Known(Program),
+    /// Somebody's own command: it shows this window, or does its work and exits.
+    Given {
+        /// What it is called.
+        name: String,
+        /// Program and arguments.
+        command: Vec<OsString>,
+        /// Its window.
+        window: Option<Window>,
+    },
+}
+
+/// The command that is given, or else the programs of these names ([`choose`]).
+pub fn asked(given: Option<&Given>, names: &[String], installs: bool) -> Result<Vec<Asked>> {
+    let Some(Given {
+        command,
+        window_title,
+    }) = given
+    else {
+        let chosen = choose(names, installs)?;
+        return Ok(chosen.into_iter().map(Asked::Known).collect());
+    };
+    Ok(vec![Asked::Given {
+        name: name_of(command)?,
+        command: command.iter().map(OsString::from).collect(),
+        window: window_title.clone().map(Window::titled),
+    }])
+}
+
+impl Asked {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Known(program) => program.name,
+            Self::Given { name, .. } => name,
+        }
+    }
+
+    /// When its launch is over.
+    pub fn ends(&self) -> Ends {
+        match self {
+            Self::Known(program) => Ends::of(program.window),
+            Self::Given { window, .. } => Ends::of(*window),
+        }
+    }
+
+    /// Makes what it is launched with.
+    pub fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
+        match self {
+            Self::Known(program) => program.prepare(places, seed),
+            Self::Given {
+                name,
+                command,
+                window,
+            } => Ok(Prepared {
+                name: name.clone(),
+                packages: &[],
+                window: *window,
+                environment: &[],
+                command: command.clone(),
+                // It may name files there.
+                directory: current_dir()?,
+            }),
+        }
+    }
+}
+
 /// The programs of these names, the default ones if there are no names. What is missing is installed if `installs`, left
 /// out with a word if it was not named, and an error if it was.
-pub fn choose(names: &[String], installs: bool) -> Result<Vec<Program>> {
+fn choose(names: &[String], installs: bool) -> Result<Vec<Program>> {
     let mut chosen = named(names)?;
     let needed = |programs: &[Program]| programs.iter().map(Program::needed).collect::<Vec<_>>();
     if installs {
@@ -170,7 +242,7 @@ impl Program {
     }
 
     /// Makes the content.
-    pub fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
+    fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
         let directory = places.disk.join(self.name);
         fs::create_dir_all(&directory).context("make", directory.display())?;
         let site = Site {
@@ -201,7 +273,7 @@ impl Ends {
 
 impl Window {
     /// The one whose title contains this. What it is made from is never given back: a run makes it once.
-    pub fn titled(title: String) -> Self {
+    fn titled(title: String) -> Self {
         Self {
             class: "",
             ready_title: title.leak(),
@@ -210,22 +282,6 @@ impl Window {
 }
 
 impl Prepared {
-    /// A command that is not in the table: it shows this window, or does its work and exits.
-    pub fn of_command(
-        command: &[OsString],
-        window: Option<Window>,
-        places: &Places,
-    ) -> Result<Self> {
-        Ok(Self {
-            name: name_of(command)?,
-            packages: &[],
-            window,
-            environment: &[],
-            command: command.to_vec(),
-            directory: places.home(),
-        })
-    }
-
     /// What the record says of it.
     pub fn facts(&self) -> ProgramFacts {
         let text = |word: &OsString| word.to_string_lossy().into_owned();

@@ -61,6 +61,9 @@ pub struct Parameters {
     /// Launches from which prepage may learn a program, at most.
     #[serde(default = "learning_max")]
     pub learning_max: u32,
+    /// What is launched instead of programs of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
     /// The limits of the disk, where it was made slower.
     pub throttle: Option<Throttle>,
     /// How many programs are launched at once, one after the other.
@@ -74,6 +77,15 @@ pub struct Parameters {
     pub quiet_ms: u64,
     /// No launch is watched for longer.
     pub cap_ms: u64,
+}
+
+/// Somebody's own command, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// What the title of its window contains once its content is there; none where it does its work and exits.
+    pub window_title: Option<String>,
 }
 
 /// What is enough for all that prepage learns: N_rawseq of the paper is 2, those of a short program are its trial, up to 8 held
@@ -359,6 +371,7 @@ pub(crate) mod tests {
                 runs: 10,
                 seed: 7,
                 learn: Learn::Cold,
+                given: None,
                 learning_max: learning_max(),
                 throttle: None,
                 simultaneous: Vec::new(),

@@ -7,12 +7,11 @@ use super::learning;
 use super::order;
 use super::preload::{self, Preload};
 use super::profiles::nearest;
-use super::programs::{self, Prepared, Window};
+use super::programs::{self, Asked, Prepared};
 use super::record::{Ends, Launch, Line, Parameters, ProgramFacts, Run, Slot};
 use super::sample::{self, Subject};
 use super::scenario::Scenario;
 use super::simultaneous::{self, Turn};
-use crate::apps::given::name_of;
 use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::duration::{self, counted};
@@ -34,22 +33,13 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     }
     check_out(&options.out, options.resume)?;
     let mut parameters = options.parameters.clone();
-    let chosen = if options.command.is_empty() {
-        programs::choose(&options.programs, options.installs)?
-    } else {
-        Vec::new()
-    };
+    let given = parameters.given.as_ref();
+    let asked = programs::asked(given, &options.programs, options.installs)?;
     leave_out_missing(&mut parameters);
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;
-    let ends = |program: &programs::Program| (program.name.to_owned(), Ends::of(program.window));
-    let mut known: Vec<(String, Ends)> = chosen.iter().map(ends).collect();
-    let window = options.window_title.clone().map(Window::titled);
-    if !options.command.is_empty() {
-        known.push((name_of(&options.command)?, Ends::of(window)));
-    }
-    say_how_long(&parameters, &known, &earlier);
+    say_how_long(&parameters, &asked, &earlier);
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
     // What these measure is what help costs, also where it does not pay.
@@ -59,17 +49,8 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         service::check_binaries(bench.prepage.binaries())?;
     }
     eprintln!("making the programs' content ...");
-    let mut prepared: Vec<Prepared> = chosen
-        .iter()
-        .map(|program| program.prepare(&bench.ground.places, parameters.seed))
-        .collect::<Result<_>>()?;
-    if !options.command.is_empty() {
-        prepared.push(Prepared::of_command(
-            &options.command,
-            window,
-            &bench.ground.places,
-        )?);
-    }
+    let prepare = |program: &Asked| program.prepare(&bench.ground.places, parameters.seed);
+    let prepared: Vec<Prepared> = asked.iter().map(prepare).collect::<Result<_>>()?;
     if prepared.iter().any(|program| program.window.is_some()) {
         bench.start_session()?;
     }
@@ -114,10 +95,10 @@ impl Slots {
 }
 
 /// Says about how long it takes to measure what a record lacks of these programs.
-fn say_how_long(parameters: &Parameters, programs: &[(String, Ends)], earlier: &Earlier<Line>) {
-    let launches = |(name, ends): &(String, Ends)| {
-        let slots = Slots::of(name, parameters, earlier);
-        (slots.timed.len() + slots.over_time.len(), *ends)
+fn say_how_long(parameters: &Parameters, programs: &[Asked], earlier: &Earlier<Line>) {
+    let launches = |program: &Asked| {
+        let slots = Slots::of(program.name(), parameters, earlier);
+        (slots.timed.len() + slots.over_time.len(), program.ends())
     };
     let mut left: Vec<(usize, Ends)> = programs.iter().map(launches).collect();
     let at_once = simultaneous::left(parameters, earlier).len();

@@ -1,12 +1,12 @@
 //! Everything that a measurement stands on: the session, the application in its group, the service, the instruments.
 
 use super::pressure::Others;
-use crate::apps::{App, READY_LIMIT_MS};
+use crate::apps::{App, Content, READY_LIMIT_MS};
 use crate::clock::{now_ns, sleep_ms};
 use crate::display::input::Keyboard;
 use crate::display::other_window::OtherWindow;
 use crate::display::screen::Screen;
-use crate::display::session::{Places, Session, command_in, log_file};
+use crate::display::session::{Places, Session, command_in, log_file, make_home};
 use crate::display::windows::Display;
 use crate::display::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
@@ -20,7 +20,7 @@ use crate::site::Site;
 use crate::tiles::Tiles;
 use prepage_core::replay::RecordedSwitch;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use x11rb::protocol::xproto::Window;
 
@@ -117,6 +117,40 @@ pub fn content(
     Ok((app.content.prepare(&site)?, directory))
 }
 
+/// Where an instance of an application runs.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// Its user's home directory.
+    pub home: PathBuf,
+    /// Its current directory.
+    pub directory: PathBuf,
+}
+
+impl Surroundings {
+    /// Of an instance with a directory of its own. Somebody's own command runs where it was given, since it may name files
+    /// there, and nothing but its home keeps two instances of it apart.
+    pub fn of(app: &App, own: PathBuf, places: &Places) -> Result<Self> {
+        Ok(match app.content {
+            Content::Given(_) => {
+                make_home(&own)?;
+                Self {
+                    home: own,
+                    directory: current_dir()?,
+                }
+            }
+            Content::Made(_) => Self {
+                home: places.home(),
+                directory: places.home(),
+            },
+        })
+    }
+}
+
+/// The directory in which this program was called.
+pub fn current_dir() -> Result<PathBuf> {
+    std::env::current_dir().context("find", "the current directory")
+}
+
 /// Starts an application in a group and waits until its window can be used.
 pub fn launch(
     app: &App,
@@ -130,7 +164,8 @@ pub fn launch(
         session,
         display,
     } = desk;
-    let (command, _) = content(app, instance, seed, places)?;
+    let (command, directory) = content(app, instance, seed, places)?;
+    let Surroundings { home, directory } = Surroundings::of(app, directory, places)?;
     let (program, arguments) = command.split_first().expect("a command has a program");
     let before = display.windows()?;
     let process = command_in(group, &program.to_string_lossy())?
@@ -138,7 +173,8 @@ pub fn launch(
         .env_clear()
         .envs(session.environment(places))
         .envs(app.environment.iter().copied())
-        .current_dir(places.home())
+        .env("HOME", &home)
+        .current_dir(&directory)
         .stdout(Stdio::null())
         .stderr(log_file(&places.disk, &format!("{}-{instance}", app.name))?)
         .spawn()
@@ -163,11 +199,16 @@ pub fn launch(
     };
     let window = wait(display).map_err(|e: Error| {
         let log = places.disk.join(format!("{}-{instance}.log", app.name));
-        let said = std::fs::read_to_string(log).unwrap_or_default();
-        let tail: String = said.lines().rev().take(5).collect::<Vec<_>>().join(" | ");
-        Error::new("launch", app.name, format!("{e}; it said: {tail}"))
+        Error::new("launch", app.name, format!("{e}; it said: {}", said(&log)))
     })?;
     Ok((process, window))
+}
+
+/// The last lines of an application's messages, the latest first.
+pub fn said(log: &Path) -> String {
+    let messages = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = messages.lines().rev().take(5).collect();
+    lines.join(" | ")
 }
 
 impl Bench {

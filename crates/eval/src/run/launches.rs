@@ -1,7 +1,7 @@
 //! Cold launches of an application, beside which its switches are seen (ASAP's Figure 1): measured before it is started for
 //! these, and before prepage runs, so that they change nothing of what prepage learns.
 
-use super::bench::content;
+use super::bench::{Surroundings, content, said};
 use super::observe::{Outcome, discarded};
 use crate::apps::{App, READY_LIMIT_MS};
 use crate::attempts::{Attempts, STRANGERS_LOAD};
@@ -79,7 +79,11 @@ pub fn measure(
         pages::mapped_files(&pids, &shared)
     })?;
     if first.seen.capped {
-        let cause = format!("no picture within {} s", LIMITS.cap_ms / 1_000);
+        let said = said(&log_of(&launched));
+        let cause = format!(
+            "no picture within {} s; it said: {said}",
+            LIMITS.cap_ms / 1_000
+        );
         return Err(Error::new("launch", app.name, cause));
     }
     launched.files = first.looked;
@@ -221,6 +225,11 @@ impl Counted {
     }
 }
 
+/// The file of its messages.
+fn log_of(launched: &Launched<'_>) -> PathBuf {
+    launched.directory.join("log")
+}
+
 /// Launches the application out of nothing cached, watches it to its settled picture, looks at it and ends it.
 fn launch<T>(
     site: &mut Site<'_>,
@@ -231,13 +240,16 @@ fn launch<T>(
     let mut environment = site.session.environment(site.places);
     let own = app.environment.iter();
     environment.extend(own.map(|&(name, value)| (name.to_owned(), value.into())));
+    let Surroundings { home, directory } =
+        Surroundings::of(app, launched.directory.clone(), site.places)?;
+    environment.push(("HOME".into(), home.into()));
     let held = Held::start(
         &launched.command,
         Circumstance {
             procs: &group.procs_files(),
             environment: &environment,
-            directory: &site.places.home(),
-            log: &launched.directory.join("log"),
+            directory: &directory,
+            log: &log_of(launched),
         },
     )?;
     let before = site.desk.before()?;
