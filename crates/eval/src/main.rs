@@ -72,7 +72,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Switch to an application again and again and record every switch and print the study. Needs root.
+    /// Switch to an application again and again, record every switch and print the study. Needs root.
     #[command(after_long_help = examples::RUN)]
     Run(RunArguments),
     /// Launch programs again and again, cold, warm and helped, record every launch and print the study. Needs root.
@@ -569,6 +569,12 @@ impl Studied {
     }
 }
 
+/// Prints what the record of a run that is over says.
+fn print_run(record: &Path) -> error::Result<()> {
+    print_line(Studied::of(record)?.show())?;
+    print_line(format_args!("record: {}", record.display()))
+}
+
 fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
     let studies = records
         .iter()
@@ -586,11 +592,18 @@ fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(arguments) => arguments
-            .options()
-            .and_then(|options| run::run_and_study(&options)),
-        Command::Launch(arguments) => launch::launch(&arguments.options()),
-        Command::Idle(arguments) => arguments.options().and_then(|options| idle::idle(&options)),
+        Command::Run(arguments) => arguments.options().and_then(|options| {
+            run::run(&options)?;
+            print_run(&options.out)
+        }),
+        Command::Launch(arguments) => {
+            let options = arguments.options();
+            launch::run(&options).and_then(|()| print_run(&options.out))
+        }
+        Command::Idle(arguments) => arguments.options().and_then(|options| {
+            idle::run(&options)?;
+            print_run(&options.out)
+        }),
         Command::Study { records, json } => print_studies(&records, json),
         Command::Report {
             records,

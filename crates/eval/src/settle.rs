@@ -110,15 +110,17 @@ pub fn is_answer(picture: &Tiles, left: &Tiles) -> bool {
 
 /// The same of a picture of so many tiles, of which some have one colour and some differ from the one that was left.
 pub fn answers(tiles: usize, uniform: usize, differing: usize) -> bool {
-    let drawn = tiles.saturating_sub(uniform) * 100 >= tiles * DRAWN_PERCENT;
-    drawn && differing * 100 >= tiles * ANSWER_PERCENT
+    is_drawn(tiles, uniform) && differing * 100 >= tiles * ANSWER_PERCENT
+}
+
+fn is_drawn(tiles: usize, uniform: usize) -> bool {
+    tiles.saturating_sub(uniform) * 100 >= tiles * DRAWN_PERCENT
 }
 
 /// The times of the first frame and of the settled picture.
 fn times(frames: &[FrameRecord], tiles: usize) -> (Option<u64>, Option<u64>) {
-    let drawn = |f: &&FrameRecord| {
-        f.changed.min(tiles - f.uniform.min(tiles)) * 100 >= tiles * DRAWN_PERCENT
-    };
+    let drawn =
+        |f: &&FrameRecord| is_drawn(tiles, f.uniform) && f.changed * 100 >= tiles * DRAWN_PERCENT;
     let first = frames.iter().find(drawn).map(|f| f.t_ns);
     let is_final = |f: &&FrameRecord| f.from_final * 100 <= tiles * SETTLED_PERCENT;
     let stays = frames

@@ -100,8 +100,9 @@ impl Pool {
             .filter(|w| w.role.has_work(job))
             .collect();
         job.expect_workers(wanted.len());
-        let own = sched::current_thread_policy();
-        let _ = sched::set_current_thread_policy(Policy::RealTime);
+        // Real-time only where it is known what to go back to.
+        let own = sched::current_thread_policy()
+            .and_then(|own| sched::set_current_thread_policy(Policy::RealTime).map(|()| own));
         for worker in wanted {
             // A thread ends only when its queue is dropped.
             let _ = worker.jobs.send(Arc::clone(job));

@@ -2,11 +2,11 @@
 
 use super::{App, Content, ContextAction};
 use crate::display::input;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::packages;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is said of such an application; it goes into the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +59,14 @@ pub fn name_of(command: &[impl AsRef<OsStr>]) -> Result<String> {
     };
     let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
     Ok(name.to_string_lossy().into_owned())
+}
+
+/// Where somebody's own command runs, since it may name files there: the directory in which this program was called.
+///
+/// # Errors
+/// Where that is gone.
+pub fn current_dir() -> Result<PathBuf> {
+    std::env::current_dir().context("find", "the current directory")
 }
 
 impl Given {

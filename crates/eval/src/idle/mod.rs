@@ -15,11 +15,10 @@ pub mod study;
 pub mod text;
 mod zipf;
 
-use crate::error::Result;
-use crate::output::print_line;
 use crate::swap::SwapKind;
 use mode::IdleMode;
 use record::Parameters;
+pub use run::run;
 use std::path::PathBuf;
 
 /// What `idle` is asked for.
@@ -68,11 +67,4 @@ impl Parameters {
             prepage_config: None,
         }
     }
-}
-
-/// Runs the experiment and prints the study.
-pub fn idle(options: &IdleOptions) -> Result<()> {
-    run::run(options)?;
-    print_line(text::show(&study::study(&options.out)?))?;
-    print_line(format_args!("record: {}", options.out.display()))
 }

@@ -30,8 +30,6 @@ pub mod text;
 pub mod usage;
 mod workloads;
 
-use crate::error::Result;
-use crate::output::print_line;
 use record::Parameters;
 pub use run::run;
 use scenario::Scenario;
@@ -72,11 +70,4 @@ impl Parameters {
             cap_ms: 30_000,
         }
     }
-}
-
-/// Runs the experiment and prints the study.
-pub fn launch(options: &LaunchOptions) -> Result<()> {
-    run(options)?;
-    print_line(text::show(&study::study(&options.out)?))?;
-    print_line(format_args!("record: {}", options.out.display()))
 }

@@ -2,12 +2,12 @@
 
 use super::record::{Ends, Given, ProgramFacts};
 use super::workloads as work;
+use crate::apps::Content;
 use crate::apps::chromium::CHROMIUM;
-use crate::apps::given::name_of;
+use crate::apps::given::{current_dir, name_of};
 use crate::display::session::Places;
 use crate::error::{Context, Error, Result};
 use crate::packages::{self, Needed};
-use crate::run::bench::current_dir;
 use crate::site::Site;
 use std::ffi::OsString;
 use std::fs;
@@ -28,8 +28,8 @@ pub struct Program {
     pub environment: &'static [(&'static str, &'static str)],
     /// Whether it is measured if no program is named.
     pub is_default: bool,
-    /// Makes its content, a function of the seed, and returns its command line.
-    pub prepare: fn(&Site<'_>) -> Result<Vec<OsString>>,
+    /// What it works on.
+    pub content: Content,
 }
 
 /// How the window of a program is known.
@@ -55,7 +55,7 @@ const fn exits(
         window: None,
         environment: &[],
         is_default,
-        prepare,
+        content: Content::Made(prepare),
     }
 }
 
@@ -122,74 +122,31 @@ pub struct Prepared {
     pub directory: PathBuf,
 }
 
-/// A program that is asked for.
-#[derive(Clone, Debug)]
-pub enum Asked {
-    /// One of the table.
-    Known(Program),
-    /// Somebody's own command: it shows this window, or does its work and exits.
-    Given {
-        /// What it is called.
-        name: String,
-        /// Program and arguments.
-        command: Vec<OsString>,
-        /// Its window.
-        window: Option<Window>,
-    },
-}
-
 /// The command that is given, or else the programs of these names ([`choose`]).
-pub fn asked(given: Option<&Given>, names: &[String], installs: bool) -> Result<Vec<Asked>> {
-    let Some(Given {
-        command,
-        window_title,
-    }) = given
-    else {
-        let chosen = choose(names, installs)?;
-        return Ok(chosen.into_iter().map(Asked::Known).collect());
-    };
-    Ok(vec![Asked::Given {
-        name: name_of(command)?,
-        command: command.iter().map(OsString::from).collect(),
-        window: window_title.clone().map(Window::titled),
-    }])
+pub fn asked(given: Option<&Given>, names: &[String], installs: bool) -> Result<Vec<Program>> {
+    match given {
+        Some(given) => Ok(vec![given.program()?]),
+        None => choose(names, installs),
+    }
 }
 
-impl Asked {
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Known(program) => program.name,
-            Self::Given { name, .. } => name,
-        }
-    }
-
-    /// When its launch is over.
-    pub fn ends(&self) -> Ends {
-        match self {
-            Self::Known(program) => Ends::of(program.window),
-            Self::Given { window, .. } => Ends::of(*window),
-        }
-    }
-
-    /// Makes what it is launched with.
-    pub fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
-        match self {
-            Self::Known(program) => program.prepare(places, seed),
-            Self::Given {
-                name,
-                command,
-                window,
-            } => Ok(Prepared {
-                name: name.clone(),
-                packages: &[],
-                window: *window,
-                environment: &[],
-                command: command.clone(),
-                // It may name files there.
-                directory: current_dir()?,
-            }),
-        }
+impl Given {
+    /// As a program like those of the table, whose words are never given back: they are as long as a command line.
+    ///
+    /// # Errors
+    /// Where it names no program.
+    fn program(&self) -> Result<Program> {
+        let name = name_of(&self.command)?;
+        let command: Vec<OsString> = self.command.iter().map(OsString::from).collect();
+        Ok(Program {
+            name: name.leak(),
+            packages: &[],
+            executable: self.command[0].clone().leak(),
+            window: self.window_title.clone().map(Window::titled),
+            environment: &[],
+            is_default: false,
+            content: Content::Given(command.leak()),
+        })
     }
 }
 
@@ -241,15 +198,24 @@ impl Program {
         }
     }
 
+    /// When its launch is over.
+    pub fn ends(&self) -> Ends {
+        Ends::of(self.window)
+    }
+
     /// Makes the content.
-    fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
+    pub fn prepare(&self, places: &Places, seed: u64) -> Result<Prepared> {
         let directory = places.disk.join(self.name);
         fs::create_dir_all(&directory).context("make", directory.display())?;
         let site = Site {
             directory: &directory,
             seed,
         };
-        let command = (self.prepare)(&site)?;
+        let command = self.content.prepare(&site)?;
+        let directory = match self.content {
+            Content::Made(_) => directory,
+            Content::Given(_) => current_dir()?,
+        };
         Ok(Prepared {
             name: self.name.to_owned(),
             packages: self.packages,

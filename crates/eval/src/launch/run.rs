@@ -7,7 +7,7 @@ use super::learning;
 use super::order;
 use super::preload::{self, Preload};
 use super::profiles::nearest;
-use super::programs::{self, Asked, Prepared};
+use super::programs::{self, Prepared, Program};
 use super::record::{Ends, Launch, Line, Parameters, ProgramFacts, Run, Slot};
 use super::sample::{self, Subject};
 use super::scenario::Scenario;
@@ -49,7 +49,7 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         service::check_binaries(bench.prepage.binaries())?;
     }
     eprintln!("making the programs' content ...");
-    let prepare = |program: &Asked| program.prepare(&bench.ground.places, parameters.seed);
+    let prepare = |program: &Program| program.prepare(&bench.ground.places, parameters.seed);
     let prepared: Vec<Prepared> = asked.iter().map(prepare).collect::<Result<_>>()?;
     if prepared.iter().any(|program| program.window.is_some()) {
         bench.start_session()?;
@@ -95,9 +95,9 @@ impl Slots {
 }
 
 /// Says about how long it takes to measure what a record lacks of these programs.
-fn say_how_long(parameters: &Parameters, programs: &[Asked], earlier: &Earlier<Line>) {
-    let launches = |program: &Asked| {
-        let slots = Slots::of(program.name(), parameters, earlier);
+fn say_how_long(parameters: &Parameters, programs: &[Program], earlier: &Earlier<Line>) {
+    let launches = |program: &Program| {
+        let slots = Slots::of(program.name, parameters, earlier);
         (slots.timed.len() + slots.over_time.len(), program.ends())
     };
     let mut left: Vec<(usize, Ends)> = programs.iter().map(launches).collect();

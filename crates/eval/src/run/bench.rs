@@ -1,6 +1,7 @@
 //! Everything that a measurement stands on: the session, the application in its group, the service, the instruments.
 
 use super::pressure::Others;
+use crate::apps::given::current_dir;
 use crate::apps::{App, Content, READY_LIMIT_MS};
 use crate::clock::{now_ns, sleep_ms};
 use crate::display::input::Keyboard;
@@ -101,54 +102,44 @@ pub struct Desk<'a> {
     pub display: &'a Display,
 }
 
-/// Makes the content of an instance of an application. Returns its command line and the directory.
-pub fn content(
-    app: &App,
-    instance: &str,
-    seed: u64,
-    places: &Places,
-) -> Result<(Vec<OsString>, PathBuf)> {
-    let directory = places.disk.join(format!("{}-{instance}", app.name));
-    std::fs::create_dir_all(&directory).context("make", directory.display())?;
-    let site = Site {
-        directory: &directory,
-        seed,
-    };
-    Ok((app.content.prepare(&site)?, directory))
-}
-
-/// Where an instance of an application runs.
+/// An instance of an application, ready to be started.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct Instance {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// What it has for itself: its content is there.
+    pub own: PathBuf,
     /// Its user's home directory.
     pub home: PathBuf,
     /// Its current directory.
     pub directory: PathBuf,
 }
 
-impl Surroundings {
-    /// Of an instance with a directory of its own. Somebody's own command runs where it was given, since it may name files
-    /// there, and nothing but its home keeps two instances of it apart.
-    pub fn of(app: &App, own: PathBuf, places: &Places) -> Result<Self> {
-        Ok(match app.content {
+impl Instance {
+    /// Makes its content. Somebody's own command runs where it was given, and nothing but its home keeps two instances of it
+    /// apart.
+    pub fn make(app: &App, name: &str, seed: u64, places: &Places) -> Result<Self> {
+        let own = places.disk.join(format!("{}-{name}", app.name));
+        std::fs::create_dir_all(&own).context("make", own.display())?;
+        let site = Site {
+            directory: &own,
+            seed,
+        };
+        let command = app.content.prepare(&site)?;
+        let (home, directory) = match app.content {
+            Content::Made(_) => (places.home(), places.home()),
             Content::Given(_) => {
                 make_home(&own)?;
-                Self {
-                    home: own,
-                    directory: current_dir()?,
-                }
+                (own.clone(), current_dir()?)
             }
-            Content::Made(_) => Self {
-                home: places.home(),
-                directory: places.home(),
-            },
+        };
+        Ok(Self {
+            command,
+            own,
+            home,
+            directory,
         })
     }
-}
-
-/// The directory in which this program was called.
-pub fn current_dir() -> Result<PathBuf> {
-    std::env::current_dir().context("find", "the current directory")
 }
 
 /// Starts an application in a group and waits until its window can be used.
@@ -164,17 +155,16 @@ pub fn launch(
         session,
         display,
     } = desk;
-    let (command, directory) = content(app, instance, seed, places)?;
-    let Surroundings { home, directory } = Surroundings::of(app, directory, places)?;
-    let (program, arguments) = command.split_first().expect("a command has a program");
+    let made = Instance::make(app, instance, seed, places)?;
+    let (program, arguments) = made.command.split_first().expect("a command has a program");
     let before = display.windows()?;
     let process = command_in(group, &program.to_string_lossy())?
         .args(arguments)
         .env_clear()
         .envs(session.environment(places))
         .envs(app.environment.iter().copied())
-        .env("HOME", &home)
-        .current_dir(&directory)
+        .env("HOME", &made.home)
+        .current_dir(&made.directory)
         .stdout(Stdio::null())
         .stderr(log_file(&places.disk, &format!("{}-{instance}", app.name))?)
         .spawn()

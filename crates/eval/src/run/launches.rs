@@ -1,7 +1,7 @@
 //! Cold launches of an application, beside which its switches are seen (ASAP's Figure 1): measured before it is started for
 //! these, and before prepage runs, so that they change nothing of what prepage learns.
 
-use super::bench::{Surroundings, content, said};
+use super::bench::{Instance, said};
 use super::observe::{Outcome, discarded};
 use crate::apps::{App, READY_LIMIT_MS};
 use crate::attempts::{Attempts, STRANGERS_LOAD};
@@ -20,7 +20,6 @@ use crate::reclaim::{self, State};
 use crate::record::{Line, Parameters, Slot, Switch};
 use crate::tiles::Tiles;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// A picture that stays for so long is final, and no launch is watched for longer than an application may take to start.
@@ -46,8 +45,7 @@ pub struct Site<'a> {
 struct Launched<'a> {
     app: &'a App,
     group: &'a Group,
-    command: Vec<OsString>,
-    directory: PathBuf,
+    instance: Instance,
     /// The files that it maps and nobody else does.
     files: Vec<PathBuf>,
 }
@@ -65,12 +63,10 @@ pub fn measure(
         return Ok(lines);
     }
     eprintln!("launching {} ...", app.name);
-    let (command, directory) = content(app, "launched", parameters.seed, site.places)?;
     let mut launched = Launched {
         app,
         group,
-        command,
-        directory,
+        instance: Instance::make(app, "launched", parameters.seed, site.places)?,
         files: Vec::new(),
     };
     let first = launch(site, &launched, |group| {
@@ -227,7 +223,7 @@ impl Counted {
 
 /// The file of its messages.
 fn log_of(launched: &Launched<'_>) -> PathBuf {
-    launched.directory.join("log")
+    launched.instance.own.join("log")
 }
 
 /// Launches the application out of nothing cached, watches it to its settled picture, looks at it and ends it.
@@ -240,15 +236,13 @@ fn launch<T>(
     let mut environment = site.session.environment(site.places);
     let own = app.environment.iter();
     environment.extend(own.map(|&(name, value)| (name.to_owned(), value.into())));
-    let Surroundings { home, directory } =
-        Surroundings::of(app, launched.directory.clone(), site.places)?;
-    environment.push(("HOME".into(), home.into()));
+    environment.push(("HOME".into(), launched.instance.home.clone().into()));
     let held = Held::start(
-        &launched.command,
+        &launched.instance.command,
         Circumstance {
             procs: &group.procs_files(),
             environment: &environment,
-            directory: &directory,
+            directory: &launched.instance.directory,
             log: &log_of(launched),
         },
     )?;

@@ -17,10 +17,8 @@ use crate::apps::{self, App};
 use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
-use crate::output::print_line;
 use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, check_out};
 use crate::restore::Restorer;
-use crate::study;
 use crate::swap::Swap;
 use blocks::Round;
 use setup::SetUp;
@@ -61,13 +59,6 @@ impl Options {
             installs: false,
         }
     }
-}
-
-/// Runs the experiment and prints the study.
-pub fn run_and_study(options: &Options) -> Result<()> {
-    run(options)?;
-    print_line(study::text::show(&study::study(&options.out)?))?;
-    print_line(format_args!("record: {}", options.out.display()))
 }
 
 /// Runs the experiment.
