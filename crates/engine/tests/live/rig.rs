@@ -139,6 +139,7 @@ impl Rig {
             files: true,
         };
         self.engine.perform(now, observe);
+        self.engine.events();
         let fetch = Action::Fetch {
             app,
             switch,
@@ -146,7 +147,6 @@ impl Rig {
             mode,
         };
         self.engine.perform(now, fetch);
-        self.engine.events();
     }
 
     /// Ends it and waits until it has been observed.
