@@ -130,24 +130,3 @@ pub fn learn(
     eprintln!("  {:?} after {seen} launches that it saw", state.phase);
     Ok(())
 }
-
-/// Whether the service held a launch out, by its record, as it does in the long run with one of `launch.holdout_every`.
-pub fn is_held_out(scenario: Scenario, record: Option<&serde_json::Value>) -> bool {
-    let is_so = |record: &serde_json::Value| record["decision"]["held_out"] == true;
-    scenario == Scenario::Detected && record.is_some_and(is_so)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_the_service_held_out_is_no_sample() {
-        let record = |held_out: bool| serde_json::json!({"decision": {"held_out": held_out}});
-        let (held_out, helped) = (record(true), record(false));
-        assert!(is_held_out(Scenario::Detected, Some(&held_out)));
-        assert!(!is_held_out(Scenario::Detected, Some(&helped)));
-        assert!(!is_held_out(Scenario::Detected, None), "left alone");
-        assert!(!is_held_out(Scenario::Record, Some(&held_out)));
-    }
-}

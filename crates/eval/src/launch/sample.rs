@@ -4,7 +4,6 @@ use super::accesses::{Recorder, first_accesses};
 use super::activity::{self, Activity, Instruments};
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
-use super::detected;
 use super::held::{Held, Running};
 use super::picture::{Limits, Seen};
 use super::preload::Preload;
@@ -98,7 +97,7 @@ pub fn measure(
         Ok(report) => report,
         Err(reason) => return discard(format!("{reason}: {}", bench.last_words(program))),
     };
-    if detected::is_held_out(slot.scenario, report.as_ref()) {
+    if is_held_out(slot.scenario, report.as_ref()) {
         return discard("held out".into());
     }
     let is_passed = match &bench.detector {
@@ -418,6 +417,13 @@ fn difference(before: &Counted, after: &Counted) -> Watched {
     }
 }
 
+/// Whether prepage held the launch out, by its report or its service's record, as it does in the long run with one of
+/// `launch.holdout_every`: then it is no sample of its help.
+fn is_held_out(scenario: Scenario, report: Option<&serde_json::Value>) -> bool {
+    let is_so = |report: &serde_json::Value| report["decision"]["held_out"] == true;
+    matches!(scenario, Scenario::Fast | Scenario::Detected) && report.is_some_and(is_so)
+}
+
 /// Why a launch says nothing, if so. One that is merely slow is never discarded.
 fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Option<String> {
     // /proc/stat counts in ticks of 10 ms on every processor: so much says nothing.
@@ -433,4 +439,21 @@ fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Op
 fn why_failed(watched: &Watched) -> Option<String> {
     let failed = watched.status.filter(|status| !status.success());
     failed.map(|status| format!("the program failed: {status}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_help_that_was_held_out_is_no_sample() {
+        let report = |held_out: bool| serde_json::json!({"decision": {"held_out": held_out}});
+        let (held_out, helped) = (report(true), report(false));
+        for scenario in [Scenario::Fast, Scenario::Detected] {
+            assert!(is_held_out(scenario, Some(&held_out)));
+            assert!(!is_held_out(scenario, Some(&helped)));
+            assert!(!is_held_out(scenario, None), "left alone");
+        }
+        assert!(!is_held_out(Scenario::Record, Some(&held_out)));
+    }
 }

@@ -25,11 +25,11 @@ pub enum Scenario {
     Warm,
     /// prepage reads everything in the order of the device, then the program begins: FAST's sorted prefetch.
     Sorted,
-    /// prepage reads in the order of the launch, beside the program: FAST.
+    /// prepage reads in the order of the launch, beside the program: FAST, as a person types it. A launch that it holds out
+    /// is discarded, and launched again; among several at once it counts.
     Fast,
     /// The program alone, and prepage's service sees its exec: what most users get. The service has learned the program
-    /// before, from launches of the same kind. In every other scenario its mode is off. A launch that it holds out is
-    /// discarded, and launched again: none of `fast` is held out either.
+    /// before, from launches of the same kind. In every other scenario its mode is off. Launches held out as with `fast`.
     Detected,
     /// prepage reads, and there is no program: t_ssd.
     PrefetchOnly,
@@ -41,9 +41,9 @@ pub enum Scenario {
     Preload,
     /// As cold, and recorded: what recording costs.
     Record,
-    /// As fast, and not recorded.
+    /// As fast, asked for and so not decided ahead, and not recorded.
     FastUnrecorded,
-    /// As fast, and recorded.
+    /// The same, and recorded.
     FastRecorded,
     /// A first launch: every path call is recorded too.
     Profile,
@@ -128,7 +128,6 @@ impl Scenario {
         match self {
             Self::Cold | Self::Warm | Self::Detected | Self::Vmtouch | Self::Preload => None,
             Self::Sorted => Some(&["--order", "lba", "--start", "before"]),
-            Self::Fast => Some(&["--order", "launch", "--start", "together"]),
             Self::PrefetchOnly => Some(&["--order", "launch", "--start", "only"]),
             Self::WholeFiles => Some(&["--order", "whole-files", "--start", "together"]),
             Self::Record | Self::Profile | Self::Generate => {
@@ -141,8 +140,8 @@ impl Scenario {
             Self::FastRecorded => Some(&[
                 "--order", "launch", "--start", "together", "--record", "always",
             ]),
-            // As a person types it.
-            Self::LeftAlone => Some(&[]),
+            // As a person types it: whatever is asked for, prepage has not decided ahead.
+            Self::Fast | Self::LeftAlone => Some(&[]),
         }
     }
 
