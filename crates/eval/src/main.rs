@@ -19,6 +19,7 @@ mod ground;
 mod group;
 mod idle;
 mod launch;
+mod log;
 mod mthp;
 mod output;
 mod packages;

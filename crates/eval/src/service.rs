@@ -6,6 +6,7 @@ use crate::clock::{now_ns, sleep_ms};
 use crate::display::session::{Places, Session, command_in, log_file};
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
+use crate::log::said;
 use crate::record::Mode;
 use crate::simulate::recording;
 use prepage_core::replay::RecordedSwitch;
@@ -172,12 +173,9 @@ impl Service {
         while self.call(&["status", "--json"]).is_err() {
             let ended = self.processes[0].try_wait().ok().flatten();
             if ended.is_some() || now_ns() - start > LIMIT_NS {
-                let log = fs::read_to_string(places.disk.join("prepaged.log")).unwrap_or_default();
-                return Err(Error::new(
-                    "start",
-                    "prepaged",
-                    format!("it does not answer; it said: {}", log.trim()),
-                ));
+                let said = said(&places.disk.join("prepaged.log"));
+                let cause = format!("it does not answer; it said: {said}");
+                return Err(Error::new("start", "prepaged", cause));
             }
             sleep_ms(20);
         }

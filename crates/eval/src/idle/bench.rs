@@ -10,6 +10,7 @@ use crate::display::session::{command_in, log_file};
 use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::{self, Group};
+use crate::log::said;
 use crate::processes::{Counters, Reading, Roles};
 use crate::reclaim;
 use crate::restore::Restorer;
@@ -111,8 +112,14 @@ impl Bench {
         let group = self.ground.group(kind.name)?;
         let mut process = self.spawn(&kind, &group, &command)?;
         let is_alive = || process.try_wait().is_ok_and(|ended| ended.is_none());
-        client::wait_until_ready(port, kind.protocol, is_alive)
-            .map_err(|error| Error::new("start", kind.name, self.last_words(&kind, &error)))?;
+        client::wait_until_ready(port, kind.protocol, is_alive).map_err(|error| {
+            let log = self.ground.places.disk.join(format!("{}.log", kind.name));
+            Error::new(
+                "start",
+                kind.name,
+                format!("{error}; it said: {}", said(&log)),
+            )
+        })?;
         if kind.filling == Filling::Client {
             redis::fill(port, keys, parameters.seed)?;
         }
@@ -140,12 +147,6 @@ impl Bench {
             .stderr(log_file(&self.ground.places.disk, kind.name)?)
             .spawn()
             .context("start", kind.name)
-    }
-
-    fn last_words(&self, kind: &ServiceKind, error: &Error) -> String {
-        let log = self.ground.places.disk.join(format!("{}.log", kind.name));
-        let said = fs::read_to_string(log).unwrap_or_default();
-        format!("{error}; it said: {}", said.trim())
     }
 
     fn freezer(&self, kind: &ServiceKind) -> Option<Cgroup> {

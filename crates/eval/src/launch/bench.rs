@@ -148,12 +148,6 @@ impl Bench {
             .join(format!("{}.log", program.name))
     }
 
-    /// The last words of a program.
-    pub fn last_words(&self, program: &Prepared) -> String {
-        let said = std::fs::read_to_string(self.log(program)).unwrap_or_default();
-        said.lines().next_back().unwrap_or_default().to_owned()
-    }
-
     /// Starts a command as `program` is started, up to its exec.
     pub fn hold(&self, program: &Prepared, command: &[OsString]) -> Result<Held> {
         let group = self.ground.group(&format!("{PROGRAMS}/{}", program.name))?;

@@ -4,6 +4,7 @@
 use crate::clock::now_ns;
 use crate::display::session::entering;
 use crate::error::{Context, Error, Result};
+use crate::log::said;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
@@ -67,9 +68,8 @@ impl Held {
             .context("start", program.display())?;
         let mut ready = [0];
         gate.read_exact(&mut ready).map_err(|_| {
-            let said = std::fs::read_to_string(at.log).unwrap_or_default();
-            let last = said.lines().next_back().unwrap_or("it ended").to_owned();
-            Error::new("start", program.display(), last)
+            let cause = format!("it ended; it said: {}", said(at.log));
+            Error::new("start", program.display(), cause)
         })?;
         Ok(Self { child, gate })
     }

@@ -15,6 +15,7 @@ use crate::clock::{now_ns, sleep_ms};
 use crate::display::session::command_in;
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
+use crate::log::said;
 use prepage_kernel::process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -126,17 +127,13 @@ impl Preload {
         let daemon = self.start("state")?;
         let until = began + PREDICTED_LIMIT_MS * 1_000_000;
         let predicted = loop {
-            let said = fs::read_to_string(self.file("log")).unwrap_or_default();
-            if let Some(predicted) = predicted(&said) {
+            let messages = fs::read_to_string(self.file("log")).unwrap_or_default();
+            if let Some(predicted) = predicted(&messages) {
                 break predicted;
             }
             if now_ns() > until {
-                let last = said.lines().next_back().unwrap_or("nothing").to_owned();
-                return Err(Error::new(
-                    "wait for",
-                    "preload",
-                    format!("it said: {last}"),
-                ));
+                let cause = format!("it said: {}", said(&self.file("log")));
+                return Err(Error::new("wait for", "preload", cause));
             }
             sleep_ms(10);
         };

@@ -15,6 +15,7 @@ use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_and_strangers_since, system_counters};
 use crate::clock::{now_ns, process_cpu_us};
 use crate::error::Result;
+use crate::log::said;
 use crate::readings;
 use prepage_kernel::page::page_size;
 use std::collections::BTreeMap;
@@ -95,7 +96,7 @@ pub fn measure(
     let unusable = why_unusable(bench, parameters, &seen);
     let report = match unusable.map_or(report, Err) {
         Ok(report) => report,
-        Err(reason) => return discard(format!("{reason}: {}", bench.last_words(program))),
+        Err(reason) => return discard(with_last_words(&reason, bench, program)),
     };
     if is_held_out(slot.scenario, report.as_ref()) {
         return discard("held out".into());
@@ -183,7 +184,7 @@ pub fn learn(
         }
         Err(reason) => Ok(Err(Box::new(Discarded {
             slot: slot.clone(),
-            reason: format!("{reason}: {}", bench.last_words(program)),
+            reason: with_last_words(&reason, bench, program),
             state: None,
         }))),
     }
@@ -434,6 +435,10 @@ fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Op
         return Some(STRANGERS_LOAD.into());
     }
     why_failed(watched)
+}
+
+fn with_last_words(reason: &str, bench: &Bench, program: &Prepared) -> String {
+    format!("{reason}; it said: {}", said(&bench.log(program)))
 }
 
 fn why_failed(watched: &Watched) -> Option<String> {

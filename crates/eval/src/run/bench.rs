@@ -13,6 +13,7 @@ use crate::display::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::Group;
+use crate::log::said;
 use crate::processes::Roles;
 use crate::record::Writer;
 use crate::service::Service;
@@ -21,7 +22,7 @@ use crate::site::Site;
 use crate::tiles::Tiles;
 use prepage_core::replay::RecordedSwitch;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use x11rb::protocol::xproto::Window;
 
@@ -192,13 +193,6 @@ pub fn launch(
         Error::new("launch", app.name, format!("{e}; it said: {}", said(&log)))
     })?;
     Ok((process, window))
-}
-
-/// The last lines of an application's messages, the latest first.
-pub fn said(log: &Path) -> String {
-    let messages = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = messages.lines().rev().take(5).collect();
-    lines.join(" | ")
 }
 
 impl Bench {

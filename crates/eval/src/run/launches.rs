@@ -1,7 +1,7 @@
 //! Cold launches of an application, beside which its switches are seen (ASAP's Figure 1): measured before it is started for
 //! these, and before prepage runs, so that they change nothing of what prepage learns.
 
-use super::bench::{Instance, said};
+use super::bench::Instance;
 use super::observe::{Outcome, discarded};
 use crate::apps::{App, READY_LIMIT_MS};
 use crate::attempts::{Attempts, STRANGERS_LOAD};
@@ -14,6 +14,7 @@ use crate::launch::cache::drop_all;
 use crate::launch::held::{Circumstance, Held};
 use crate::launch::picture::{Desk, Limits, Seen};
 use crate::launch::programs::Window;
+use crate::log::said;
 use crate::pages;
 use crate::processes::{Reading, Roles};
 use crate::reclaim::{self, State};
