@@ -385,7 +385,7 @@ struct LaunchArguments {
     /// The programs, or all; by default the first ten of the list below, as far as they are installed.
     #[arg(long, value_delimiter = ',', conflicts_with = "command")]
     programs: Vec<String>,
-    /// Install the programs that are missing (Debian's packages, by apt-get).
+    /// Install the programs that are missing, and vmtouch where it is measured (Debian's packages, by apt-get).
     #[arg(long)]
     install: bool,
     /// The scenarios that alternate.

@@ -6,7 +6,7 @@ use super::detected::Detector;
 use super::held::{Circumstance, Held};
 use super::picture::Desk;
 use super::preload::Preload;
-use super::prepage::Prepage;
+use super::prepage::{Helps, Prepage};
 use super::profiles::Known;
 use super::programs::Prepared;
 use crate::circumstances;
@@ -69,7 +69,7 @@ impl Bench {
     pub fn set_up(
         prepage_bin: Option<&Path>,
         throttle: Option<Throttle>,
-        helps_all: bool,
+        helps: Helps,
         restorer: &mut Restorer,
     ) -> Result<Self> {
         let mut ground = Ground::lay(None, restorer)?;
@@ -79,7 +79,7 @@ impl Bench {
         let session_group = ground.group("session")?;
         let group = ground.group(PROGRAMS)?;
         Ok(Self {
-            prepage: Prepage::of(prepage_bin, ground.places.disk.join("prepage"), helps_all)?,
+            prepage: Prepage::of(prepage_bin, ground.places.disk.join("prepage"), helps)?,
             detector: None,
             preload: None,
             ground,

@@ -28,9 +28,29 @@ pub struct Prepage {
 const CONFIGURATION: &str =
     "[launch]\nretry_launches = 1024\nt_idle_ms = 1000\nt_timeout_ms = 8000\n";
 
-/// Nothing is too small to be helped, and nothing is found out not to gain: where what help costs is to be measured, as
-/// the paper does with `uname`.
-const HELPS_ALL: &str = "pages_min = 0\nlaunch_us_min = 0\nholdout_every = 0\n";
+/// Which launches prepage helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helps {
+    /// As by default.
+    AsByDefault,
+    /// As by default, and none is held out: of several at once nearly always one would be, and the end of the last one is
+    /// what is measured.
+    NoneHeldOut,
+    /// Nothing is too small to be helped, and nothing is found out not to gain: where what help costs is to be measured, as
+    /// the paper does with `uname`.
+    All,
+}
+
+impl Helps {
+    /// What the configuration says of it.
+    fn configuration(self) -> &'static str {
+        match self {
+            Self::AsByDefault => "",
+            Self::NoneHeldOut => "holdout_every = 0\n",
+            Self::All => "pages_min = 0\nlaunch_us_min = 0\nholdout_every = 0\n",
+        }
+    }
+}
 
 /// prepage's report of a launch, or its service's record, comes at the latest when T_timeout is over, and a margin.
 pub const REPORT_LIMIT_MS: u64 = 13_000;
@@ -56,8 +76,8 @@ fn open_store(directory: &Path) -> Result<Store> {
 
 impl Prepage {
     /// Uses the binary of `bin` where it lies, on disk: it has to be read by a cold launch as everything else. What it
-    /// learns goes below `directory`. `helps_all`: whether it helps programs that it would leave alone by default.
-    pub fn of(bin: Option<&Path>, directory: PathBuf, helps_all: bool) -> Result<Self> {
+    /// learns goes below `directory`.
+    pub fn of(bin: Option<&Path>, directory: PathBuf, helps: Helps) -> Result<Self> {
         let bin = bin
             .map(Path::to_path_buf)
             .map_or_else(service::default_directory, Ok)?;
@@ -71,7 +91,7 @@ impl Prepage {
         let prepage = Self {
             command,
             directory,
-            configuration: CONFIGURATION.to_owned() + if helps_all { HELPS_ALL } else { "" },
+            configuration: CONFIGURATION.to_owned() + helps.configuration(),
         };
         let file = prepage.configuration_file();
         fs::write(&file, &prepage.configuration).context("write", file.display())?;

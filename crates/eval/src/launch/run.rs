@@ -6,6 +6,7 @@ use super::detected::{self, Detector};
 use super::learning;
 use super::order;
 use super::preload::{self, Preload};
+use super::prepage::Helps;
 use super::profiles::nearest;
 use super::programs::{self, Prepared, Program};
 use super::record::{Ends, Launch, Line, Parameters, ProgramFacts, Run, Slot};
@@ -35,16 +36,20 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     let mut parameters = options.parameters.clone();
     let given = parameters.given.as_ref();
     let asked = programs::asked(given, &options.programs, options.installs)?;
-    leave_out_missing(&mut parameters);
+    provide_tools(&mut parameters, options.installs)?;
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;
     say_how_long(&parameters, &asked, &earlier);
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
-    // What these measure is what help costs, also where it does not pay.
-    let helps_all = parameters.scenarios.iter().any(|s| s.has_made_profile());
-    let mut bench = Bench::set_up(bin, parameters.throttle, helps_all, &mut restorer)?;
+    let helps = match parameters.scenarios.iter().any(|s| s.has_made_profile()) {
+        // What these measure is what help costs, also where it does not pay.
+        true => Helps::All,
+        false if !parameters.simultaneous.is_empty() => Helps::NoneHeldOut,
+        false => Helps::AsByDefault,
+    };
+    let mut bench = Bench::set_up(bin, parameters.throttle, helps, &mut restorer)?;
     if parameters.scenarios.contains(&Scenario::Detected) {
         service::check_binaries(bench.prepage.binaries())?;
     }
@@ -204,19 +209,25 @@ fn measure(
     simultaneous::measure_all(bench, parameters, &helped, left.at_once, writer)
 }
 
-/// The scenarios of other people's tools that are not there.
-fn leave_out_missing(parameters: &mut Parameters) {
+/// Installs `vmtouch` where it is needed and that is asked for, and leaves out the scenarios of other people's tools that are
+/// not there. preload is a daemon, which would go on running: whoever wants it installs it.
+fn provide_tools(parameters: &mut Parameters, installs: bool) -> Result<()> {
+    let has_vmtouch = || packages::locate("vmtouch").is_some();
+    if installs && parameters.scenarios.contains(&Scenario::Vmtouch) && !has_vmtouch() {
+        packages::install(&["vmtouch"])?;
+    }
     let tools = [
-        (Scenario::Vmtouch, packages::locate("vmtouch").is_some()),
+        (Scenario::Vmtouch, has_vmtouch()),
         (Scenario::Preload, preload::is_installed()),
     ];
     for (scenario, is_installed) in tools {
         if !is_installed && parameters.scenarios.contains(&scenario) {
             let word = scenario.word();
             eprintln!("the scenario {word} is left out, not installed: apt-get install {word}");
-            parameters.scenarios.retain(|s| *s != scenario);
+            parameters.scenarios.retain(|&s| s != scenario);
         }
     }
+    Ok(())
 }
 
 fn first_line(bench: &Bench, parameters: &Parameters, programs: Vec<ProgramFacts>) -> Run {

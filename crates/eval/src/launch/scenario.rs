@@ -26,7 +26,7 @@ pub enum Scenario {
     /// prepage reads everything in the order of the device, then the program begins: FAST's sorted prefetch.
     Sorted,
     /// prepage reads in the order of the launch, beside the program: FAST, as a person types it. A launch that it holds out
-    /// is discarded, and launched again; among several at once it counts.
+    /// is discarded, and launched again; of several at once it holds none out.
     Fast,
     /// The program alone, and prepage's service sees its exec: what most users get. The service has learned the program
     /// before, from launches of the same kind. In every other scenario its mode is off. Launches held out as with `fast`.
