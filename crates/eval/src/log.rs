@@ -1,6 +1,11 @@
 //! What programs that are measured say.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The file of a program's messages in a directory.
+pub fn log_path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.log"))
+}
 
 /// The last lines of a program's messages, the latest first.
 pub fn said(log: &Path) -> String {

@@ -4,6 +4,7 @@
 use super::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
+use crate::log::log_path;
 use crate::packages::PATH;
 use std::ffi::OsString;
 use std::fs;
@@ -204,7 +205,7 @@ fn start_window_manager(places: &Places, group: &Group, display: &str) -> Result
 
 /// Where a program's messages go.
 pub fn log_file(directory: &Path, name: &str) -> Result<Stdio> {
-    let path = directory.join(format!("{name}.log"));
+    let path = log_path(directory, name);
     Ok(fs::File::create(&path)
         .context("make", path.display())?
         .into())

@@ -10,7 +10,7 @@ use crate::display::session::{command_in, log_file};
 use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::{self, Group};
-use crate::log::said;
+use crate::log::{log_path, said};
 use crate::processes::{Counters, Reading, Roles};
 use crate::reclaim;
 use crate::restore::Restorer;
@@ -113,7 +113,7 @@ impl Bench {
         let mut process = self.spawn(&kind, &group, &command)?;
         let is_alive = || process.try_wait().is_ok_and(|ended| ended.is_none());
         client::wait_until_ready(port, kind.protocol, is_alive).map_err(|error| {
-            let log = self.ground.places.disk.join(format!("{}.log", kind.name));
+            let log = log_path(&self.ground.places.disk, kind.name);
             Error::new(
                 "start",
                 kind.name,

@@ -16,6 +16,7 @@ use crate::display::windows::Display;
 use crate::error::Result;
 use crate::ground::Ground;
 use crate::group::{self, Group};
+use crate::log::log_path;
 use crate::packages::PATH;
 use crate::restore::Restorer;
 use crate::throttle::Throttle;
@@ -142,10 +143,7 @@ impl Bench {
 
     /// The file to which a program's messages go.
     pub fn log(&self, program: &Prepared) -> PathBuf {
-        self.ground
-            .places
-            .disk
-            .join(format!("{}.log", program.name))
+        log_path(&self.ground.places.disk, &program.name)
     }
 
     /// Starts a command as `program` is started, up to its exec.

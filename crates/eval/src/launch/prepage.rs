@@ -129,11 +129,7 @@ impl Prepage {
 
     /// The command line from which prepage learns.
     pub fn learning(&self, program: &str, command: &[OsString]) -> Vec<OsString> {
-        let mut line = self.run(&self.store(program));
-        line.extend(["--report".into(), self.new_report(program).into()]);
-        line.push("--".into());
-        line.extend(command.iter().cloned());
-        line
+        self.run(program, &self.store(program), true, &[], command)
     }
 
     /// The command line of a scenario.
@@ -150,26 +146,23 @@ impl Prepage {
             true => self.made_store(program),
             false => self.store(program),
         };
-        let mut line = self.run(&store);
-        if scenario.is_reported() {
-            line.extend(["--report".into(), self.new_report(program).into()]);
-        }
-        line.extend(arguments.iter().map(OsString::from));
-        line.push("--".into());
-        line.extend(command.iter().cloned());
-        line
+        self.run(program, &store, scenario.is_reported(), arguments, command)
     }
 
     /// The command line that launches a program which prepage leaves alone. A report would cost it what it is left alone
     /// for.
     pub fn unreported(&self, program: &str, command: &[OsString]) -> Vec<OsString> {
-        let mut line = self.run(&self.store(program));
-        line.push("--".into());
-        line.extend(command.iter().cloned());
-        line
+        self.run(program, &self.store(program), false, &[], command)
     }
 
-    fn run(&self, store: &Path) -> Vec<OsString> {
+    fn run(
+        &self,
+        program: &str,
+        store: &Path,
+        is_reported: bool,
+        arguments: &[&str],
+        command: &[OsString],
+    ) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec![self.command.clone().into()];
         line.extend([
             "run".into(),
@@ -177,6 +170,12 @@ impl Prepage {
             self.configuration_file().into(),
         ]);
         line.extend(["--store".into(), store.into()]);
+        if is_reported {
+            line.extend(["--report".into(), self.new_report(program).into()]);
+        }
+        line.extend(arguments.iter().map(OsString::from));
+        line.push("--".into());
+        line.extend(command.iter().cloned());
         line
     }
 

@@ -13,7 +13,7 @@ use crate::display::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::Group;
-use crate::log::said;
+use crate::log::{log_path, said};
 use crate::processes::Roles;
 use crate::record::Writer;
 use crate::service::Service;
@@ -189,7 +189,7 @@ pub fn launch(
         }
     };
     let window = wait(display).map_err(|e: Error| {
-        let log = places.disk.join(format!("{}-{instance}.log", app.name));
+        let log = log_path(&places.disk, &format!("{}-{instance}", app.name));
         Error::new("launch", app.name, format!("{e}; it said: {}", said(&log)))
     })?;
     Ok((process, window))
