@@ -246,7 +246,7 @@ struct RunArguments {
     /// Discard samples during which other processes use more of the machine's CPU time than this, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     strangers_percent_max: f64,
-    /// Save a picture of each application after its first sample in this directory (PPM).
+    /// Save a picture of each application after its first sample in this directory (PPM), and of one that answers no key.
     #[arg(long, value_name = "DIR")]
     screenshots: Option<PathBuf>,
     #[command(flatten)]
@@ -263,8 +263,10 @@ struct GivenArguments {
     /// it has come to rest.
     #[arg(long, value_name = "TITLE", default_value = "", requires = "command")]
     window_title: String,
-    /// The key that goes with each switch and is to be answered visibly, such as Next (page down), space, ctrl+f.
-    #[arg(long, value_name = "KEY", default_value = "Next", requires = "command")]
+    /// The key that goes with each switch and is to be answered visibly, whatever was done before, such as ctrl+h. Where this
+    /// is empty, the first of these that is: Next (page down), Next once the window's middle was clicked at, F11 (full
+    /// screen), F9.
+    #[arg(long, value_name = "KEY", default_value = "", requires = "command")]
     answer_key: String,
     /// Click into the middle of the window first: without that, keys do not reach the content of some applications.
     #[arg(long, requires = "command")]

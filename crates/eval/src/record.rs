@@ -52,6 +52,18 @@ pub struct Run {
     pub machine: Machine,
     /// Versions: of this program, of prepage, of the application.
     pub versions: BTreeMap<String, String>,
+    /// What an application that is none of the table was found to answer visibly. Records from before that lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+}
+
+/// What is done to an application for a visible answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The key that is pressed.
+    pub key: String,
+    /// Whether its window's middle was clicked at before.
+    pub click_first: bool,
 }
 
 /// What the run was asked for; with the seed it determines every order and choice.
@@ -319,6 +331,7 @@ pub(crate) mod tests {
                 ..Machine::default()
             },
             versions: BTreeMap::new(),
+            answer: None,
         }
     }
 

@@ -16,7 +16,8 @@ pub struct Given {
     /// What its window's title contains once it can be used; where this is empty, its window is that which is active once it
     /// has come to rest.
     pub window_title: String,
-    /// The key that goes with a switch and is to be answered visibly.
+    /// The key that goes with a switch and is to be answered visibly; where this is empty, it is found when the application
+    /// runs.
     pub answer_key: String,
     /// Whether a click into the middle is needed before keys reach the content.
     pub click_first: bool,
@@ -76,7 +77,9 @@ impl Given {
     /// Where there is no such program or no such key.
     pub fn app(&self) -> Result<App> {
         let name = name_of(&self.command)?;
-        input::symbols(&self.answer_key)?;
+        if !self.answer_key.is_empty() {
+            input::symbols(&self.answer_key)?;
+        }
         let program = &self.command[0];
         if packages::locate(program).is_none() {
             let cause = format!("not in {}: give its path", packages::PATH);
@@ -122,10 +125,12 @@ mod tests {
 
     #[test]
     fn a_command_is_an_application_named_after_its_program() {
-        let app = given(&["/bin/sh", "-c", "exit"], "ctrl+Next")
-            .app()
-            .unwrap();
-        assert_eq!((app.name, app.executable), ("sh", "/bin/sh"));
+        for key in ["ctrl+Next", ""] {
+            let app = given(&["/bin/sh", "-c", "exit"], key).app().unwrap();
+            assert_eq!((app.name, app.executable), ("sh", "/bin/sh"));
+            assert_eq!(app.answer_key, key);
+        }
+        let app = given(&["/bin/sh", "-c", "exit"], "").app().unwrap();
         assert!(matches!(app.content, Content::Given(words) if words.len() == 3));
         for context in CONTEXTS {
             for key in context.keys {

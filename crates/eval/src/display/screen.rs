@@ -2,10 +2,9 @@
 
 use crate::error::{Context, Error, Result};
 use crate::tiles::{PIXEL_BYTES, Tiles};
-use std::fs::File;
-use std::io::Write;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// An open framebuffer file and room for one copy of it.
 #[derive(Debug)]
@@ -59,8 +58,11 @@ impl Screen {
         Ok(Tiles::of(&self.copy, self.width, self.height, self.stride))
     }
 
-    /// Writes the picture as a PPM file, for a person to look at.
-    pub fn save_ppm(&mut self, path: &Path) -> Result<()> {
+    /// Writes the picture as a PPM file of this name, for a person to look at, into a directory, which is made where there
+    /// is none. Returns its path.
+    pub fn save(&mut self, directory: &Path, name: &str) -> Result<PathBuf> {
+        fs::create_dir_all(directory).context("make", directory.display())?;
+        let path = directory.join(format!("{name}.ppm"));
         self.file
             .read_exact_at(&mut self.copy, self.offset)
             .context("read", "framebuffer")?;
@@ -70,8 +72,7 @@ impl Screen {
                 out.extend([pixel[2], pixel[1], pixel[0]]);
             }
         }
-        File::create(path)
-            .and_then(|mut f| f.write_all(&out))
-            .context("write", path.display())
+        fs::write(&path, out).context("write", path.display())?;
+        Ok(path)
     }
 }

@@ -17,7 +17,6 @@ use crate::log::{log_path, said};
 use crate::processes::Roles;
 use crate::record::Writer;
 use crate::service::Service;
-use crate::settle::is_answer;
 use crate::site::Site;
 use crate::tiles::Tiles;
 use prepage_core::replay::RecordedSwitch;
@@ -27,7 +26,7 @@ use std::process::{Child, Stdio};
 use x11rb::protocol::xproto::Window;
 
 /// How long an application may go on computing after it was launched or clicked at, in milliseconds.
-const IDLE_LIMIT_MS: u64 = 20_000;
+pub const IDLE_LIMIT_MS: u64 = 20_000;
 
 /// The bench of one run.
 #[derive(Debug)]
@@ -222,28 +221,6 @@ impl Bench {
         )?;
         group_becomes_idle(&running.group, IDLE_LIMIT_MS);
         Ok(())
-    }
-
-    /// Checks that an application that is not of the table visibly answers its key: a switch ends with that answer.
-    ///
-    /// # Errors
-    /// Where it does not.
-    pub fn check_answer(&mut self, running: &Running) -> Result<()> {
-        const DRAWN_MS: u64 = 500;
-        let before = self.screen.tiles()?;
-        self.type_keys(&[running.app.answer_key])?;
-        group_becomes_idle(&running.group, IDLE_LIMIT_MS);
-        sleep_ms(DRAWN_MS);
-        if is_answer(&self.screen.tiles()?, &before) {
-            return Ok(());
-        }
-        let cause = "its picture stays as it is: name a key that changes it (--answer-key), let it show something longer, \
-                     or have its content clicked at first (--click)";
-        let what = format!(
-            "{}'s answer to the key {}",
-            running.app.name, running.app.answer_key
-        );
-        Err(Error::new("see", what, cause))
     }
 
     /// Checks that an application's window is still there.

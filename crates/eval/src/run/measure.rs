@@ -7,10 +7,9 @@ use super::{Options, cycle, footprint, together};
 use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::clock::now_ns;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, Switch, Writer};
 use std::collections::HashSet;
-use std::fs;
 use std::path::PathBuf;
 
 /// Measures what is left, after the switches from which prepage learns.
@@ -115,9 +114,7 @@ impl Pictures {
         if !self.taken.insert(app.to_owned()) {
             return Ok(());
         }
-        fs::create_dir_all(&self.directory).context("make", self.directory.display())?;
-        let picture = self.directory.join(format!("{app}.ppm"));
-        bench.screen.save_ppm(&picture)
+        bench.screen.save(&self.directory, app).map(drop)
     }
 }
 

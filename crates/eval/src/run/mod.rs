@@ -1,5 +1,6 @@
 //! `run`: touches the machine and writes raw records; puts the machine back whatever happens.
 
+pub mod answer;
 pub mod bench;
 pub mod blocks;
 pub mod cycle;

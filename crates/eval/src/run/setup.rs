@@ -108,7 +108,9 @@ pub fn set_up(
         .iter()
         .try_for_each(|app| bench.focus_content(app))?;
     if options.parameters.given.is_some() {
-        running.iter().try_for_each(|app| bench.check_answer(app))?;
+        for app in &mut running {
+            run.answer = Some(bench.find_answer(app, options.screenshots.as_deref())?);
+        }
     }
     Ok(SetUp {
         bench,
@@ -134,6 +136,7 @@ fn first_line(options: &Options, ground: &Ground, service: Option<&Service>) -> 
         parameters: options.parameters.clone(),
         machine: ground.machine(),
         versions: circumstances::versions(service.map(Service::version)),
+        answer: None,
     }
 }
 
