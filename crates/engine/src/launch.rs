@@ -107,6 +107,24 @@ pub struct LaunchResult {
     pub accounted: Option<Account>,
 }
 
+impl LaunchResult {
+    /// Of a launch of which nothing is recorded, as far as it is not known what was fetched.
+    pub fn unrecorded(id: u64, root_pid: i32, measured: MeasuredLaunch) -> Self {
+        Self {
+            id,
+            root_pid,
+            recording: None,
+            is_given_up: false,
+            unresolved_pages: 0,
+            measured,
+            prefetch: None,
+            named_us: 0,
+            block_map: None,
+            accounted: None,
+        }
+    }
+}
+
 /// What was measured of a launch: [`Measured`] with its end.
 #[derive(Clone, Debug)]
 pub struct MeasuredLaunch {

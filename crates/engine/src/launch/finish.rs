@@ -61,31 +61,21 @@ pub struct Ended {
 /// What is known of the launch without looking anything up.
 pub fn unfinished(ended: &Ended) -> LaunchResult {
     let Ended { track, end, .. } = ended;
-    LaunchResult {
-        id: track.launch.id,
-        root_pid: track.launch.root_pid,
-        recording: None,
-        is_given_up: false,
-        unresolved_pages: 0,
-        prefetch: None,
-        named_us: 0,
-        block_map: None,
-        accounted: None,
-        measured: MeasuredLaunch {
-            began_ns: track.launch.began_wall_ns,
-            launch_us: ended.launch_us,
-            help_us: 0,
-            end: *end,
-            recording_us: ended.recording_us,
-            device_pages: match (&track.seen, &track.launch.coldness) {
-                (Some(seen), _) => seen.added.iter().map(|added| added.extent.len).sum(),
-                (None, Some(coldness)) => coldness.device_pages(),
-                (None, None) => 0,
-            },
-            help: help(track, ended.prefetch.is_some(), *end),
-            stale_files: Vec::new(),
+    let measured = MeasuredLaunch {
+        began_ns: track.launch.began_wall_ns,
+        launch_us: ended.launch_us,
+        help_us: 0,
+        end: *end,
+        recording_us: ended.recording_us,
+        device_pages: match (&track.seen, &track.launch.coldness) {
+            (Some(seen), _) => seen.added.iter().map(|added| added.extent.len).sum(),
+            (None, Some(coldness)) => coldness.device_pages(),
+            (None, None) => 0,
         },
-    }
+        help: help(track, ended.prefetch.is_some(), *end),
+        stale_files: Vec::new(),
+    };
+    LaunchResult::unrecorded(track.launch.id, track.launch.root_pid, measured)
 }
 
 /// Puts together what the launch showed.

@@ -167,30 +167,23 @@ impl Accompanied {
 
     /// As the result of a launch that began at that time since 1970, in nanoseconds, by this process.
     pub fn into_result(self, root_pid: i32, began_wall_ns: i64) -> LaunchResult {
-        LaunchResult {
-            id: 0,
-            root_pid,
-            recording: None,
-            is_given_up: false,
-            unresolved_pages: 0,
-            measured: MeasuredLaunch {
-                began_ns: began_wall_ns,
-                launch_us: self.launch_us,
-                help_us: 0,
-                end: self.end,
-                recording_us: 0,
-                device_pages: self.device_pages,
-                // Nobody saw when it was idle.
-                help: match self.end {
-                    LaunchEnd::Timeout => Help::None,
-                    _ => self.help(),
-                },
-                stale_files: self.stale_files,
+        let measured = MeasuredLaunch {
+            began_ns: began_wall_ns,
+            launch_us: self.launch_us,
+            help_us: 0,
+            end: self.end,
+            recording_us: 0,
+            device_pages: self.device_pages,
+            // Nobody saw when it was idle.
+            help: match self.end {
+                LaunchEnd::Timeout => Help::None,
+                _ => self.help(),
             },
+            stale_files: self.stale_files,
+        };
+        LaunchResult {
             prefetch: self.prefetch,
-            named_us: 0,
-            block_map: None,
-            accounted: None,
+            ..LaunchResult::unrecorded(0, root_pid, measured)
         }
     }
 }
