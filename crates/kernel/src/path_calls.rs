@@ -279,6 +279,10 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                 self.fault_around.executed(tid);
                 Resume::ToSyscall
             }
+            Stop::Begun => {
+                self.fault_around.begun(tid);
+                Resume::ToSyscall
+            }
             Stop::Other => Resume::ToSyscall,
         };
         ptrace::resume(tid, resume)?;

@@ -242,6 +242,14 @@ pub fn parse_stat(bytes: &[u8]) -> Option<ProcessStat> {
     })
 }
 
+/// Whether two processes have one memory, as a child has its parent's between vfork(2) and exec (kcmp(2), 3.5+, which may be
+/// left out of a kernel: no then).
+pub fn share_memory(one: i32, other: i32) -> bool {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: takes numbers, no pointer.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
+}
+
 /// Whether a seccomp filter looks at the system calls of a thread (/proc/TID/status).
 pub fn has_seccomp_filter(tid: i32) -> Result<bool> {
     let contents = text::read_text(format!("/proc/{tid}/status"))?;

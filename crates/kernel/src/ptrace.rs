@@ -32,7 +32,10 @@ pub enum Stop {
     Signal(i32),
     /// Its process is stopped by a signal, as by Ctrl-Z: it must be resumed by [`Resume::Listen`], which leaves it so.
     GroupStop,
-    /// It was just attached to, or interrupted, or has started another process or thread.
+    /// It was just attached to, by us or as the child of one that is traced, and stands where it begins; or it was interrupted, or
+    /// continued after its process was stopped.
+    Begun,
+    /// It has started another process or thread.
     Other,
 }
 
@@ -101,7 +104,7 @@ pub fn seize(tid: i32) -> Result<()> {
     unsafe { request(operation, libc::PTRACE_SEIZE, tid, 0, OPTIONS as usize) }
 }
 
-/// Has a tracee stop once, with [`Stop::Other`].
+/// Has a tracee stop once, with [`Stop::Begun`].
 pub fn interrupt(tid: i32) -> Result<()> {
     let operation = "ptrace(PTRACE_INTERRUPT)";
     // SAFETY: takes no pointer.
@@ -198,9 +201,40 @@ pub fn wait(blocking: bool) -> Result<Seen> {
 
 /// Where a stopped tracee goes on. Known on x86-64 only; elsewhere `ENOSYS`.
 pub(crate) fn instruction_pointer(tid: i32) -> Result<u64> {
+    register(tid, INSTRUCTION_POINTER)
+}
+
+/// Has a stopped tracee go on at this address. As [`instruction_pointer`].
+pub(crate) fn jump(tid: i32, address: u64) -> Result<()> {
+    set_register(tid, INSTRUCTION_POINTER, address)
+}
+
+/// Where the stack of a stopped tracee ends that it uses. As [`instruction_pointer`].
+pub(crate) fn stack_pointer(tid: i32) -> Result<u64> {
+    register(tid, STACK_POINTER)
+}
+
+/// Sets it. As [`instruction_pointer`].
+pub(crate) fn set_stack_pointer(tid: i32, address: u64) -> Result<()> {
+    set_register(tid, STACK_POINTER, address)
+}
+
+/// Where a register lies in the user area, in bytes; nothing where that is not known.
+type RegisterOffset = Option<usize>;
+
+#[cfg(target_arch = "x86_64")]
+const INSTRUCTION_POINTER: RegisterOffset = Some(std::mem::offset_of!(libc::user_regs_struct, rip));
+#[cfg(target_arch = "x86_64")]
+const STACK_POINTER: RegisterOffset = Some(std::mem::offset_of!(libc::user_regs_struct, rsp));
+#[cfg(not(target_arch = "x86_64"))]
+const INSTRUCTION_POINTER: RegisterOffset = None;
+#[cfg(not(target_arch = "x86_64"))]
+const STACK_POINTER: RegisterOffset = None;
+
+fn register(tid: i32, offset: RegisterOffset) -> Result<u64> {
     const OPERATION: &str = "ptrace(PTRACE_PEEKUSER)";
     let mut word = 0_u64;
-    let address = instruction_pointer_offset(OPERATION, tid)?;
+    let address = known(OPERATION, tid, offset)?;
     let data = std::ptr::from_mut(&mut word) as usize;
     // SAFETY: the call itself, which glibc's wrapper is not: the kernel writes one word, to `word`, which is exclusively ours.
     match unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKUSER, tid, address, data) } {
@@ -209,39 +243,20 @@ pub(crate) fn instruction_pointer(tid: i32) -> Result<u64> {
     }
 }
 
-/// Has a stopped tracee go on at this address. As [`instruction_pointer`].
-pub(crate) fn jump(tid: i32, address: u64) -> Result<()> {
+fn set_register(tid: i32, offset: RegisterOffset, value: u64) -> Result<()> {
     const OPERATION: &str = "ptrace(PTRACE_POKEUSER)";
-    let offset = instruction_pointer_offset(OPERATION, tid)?;
-    // SAFETY: takes a word, no pointer; what the tracee executes is its own memory.
-    unsafe {
-        request(
-            OPERATION,
-            libc::PTRACE_POKEUSER,
-            tid,
-            offset,
-            address as usize,
-        )
-    }
+    let offset = known(OPERATION, tid, offset)?;
+    let code = libc::PTRACE_POKEUSER;
+    // SAFETY: takes a word, no pointer; what the tracee executes and writes is its own memory.
+    unsafe { request(OPERATION, code, tid, offset, value as usize) }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn instruction_pointer_offset(_operation: &'static str, _tid: i32) -> Result<usize> {
-    Ok(std::mem::offset_of!(libc::user_regs_struct, rip))
+fn known(operation: &'static str, tid: i32, offset: RegisterOffset) -> Result<usize> {
+    offset.ok_or_else(|| Error::new(operation, of_thread(tid), rustix::io::Errno::NOSYS))
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn instruction_pointer_offset(operation: &'static str, tid: i32) -> Result<usize> {
-    Err(Error::new(
-        operation,
-        of_thread(tid),
-        rustix::io::Errno::NOSYS,
-    ))
-}
-
-/// Writes to the memory of a stopped tracee, to its text as well: the page becomes its own. `at` is a multiple of a word; zeros
-/// fill the last one.
-pub(crate) fn write_text(tid: i32, at: u64, bytes: &[u8]) -> Result<()> {
+/// Writes to the memory of a stopped tracee, to its text as well: the page becomes its own. Zeros fill the last word.
+pub(crate) fn write(tid: i32, at: u64, bytes: &[u8]) -> Result<()> {
     const OPERATION: &str = "ptrace(PTRACE_POKETEXT)";
     let words = bytes.chunks(size_of::<usize>());
     for (address, chunk) in (at as usize..).step_by(size_of::<usize>()).zip(words) {
@@ -309,6 +324,7 @@ fn stop(status: i32) -> Stop {
             libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU,
             libc::PTRACE_EVENT_STOP,
         ) => Stop::GroupStop,
+        (libc::SIGTRAP, libc::PTRACE_EVENT_STOP) => Stop::Begun,
         _ => Stop::Other,
     }
 }
@@ -327,7 +343,7 @@ mod tests {
             event(libc::PTRACE_EVENT_STOP, libc::SIGTSTP),
             Stop::GroupStop
         );
-        assert_eq!(event(libc::PTRACE_EVENT_STOP, libc::SIGTRAP), Stop::Other);
+        assert_eq!(event(libc::PTRACE_EVENT_STOP, libc::SIGTRAP), Stop::Begun);
         assert_eq!(event(libc::PTRACE_EVENT_EXEC, libc::SIGTRAP), Stop::Exec);
         assert_eq!(event(libc::PTRACE_EVENT_VFORK, libc::SIGTRAP), Stop::Other);
     }

@@ -113,12 +113,12 @@ fn paths_of_sockets_are_seen_where_they_are_paths() {
     assert!(!calls.iter().any(|(_, path, _)| path.contains("abstract")));
 }
 
-/// The kernel maps no pages around a fault in a traced process, nor in what it starts, and does again when it is let go.
+/// The kernel maps no pages around a fault in a traced process, nor in what it starts or forks, and does again when it is let go.
 #[test]
 fn each_page_that_a_traced_process_accesses_shows() {
-    /// Minor faults of a shell until here, of one that it starts, and of another when it has been let go.
-    const SCRIPT: &str = "faults='read -r stat </proc/$$/stat; set -- $stat; echo ${10}'; \
-        eval \"$faults\"; sh -c \"$faults\"; [ -z \"$STOP\" ] || until [ -e \"$STOP\" ]; do [ -e /no-such-file ]; done; sh -c \"$faults\"";
+    /// Minor faults of a shell until here, of one that it starts, of one that it forks and of another when it has been let go.
+    const SCRIPT: &str = "faults='read -r stat </proc/self/stat; set -- $stat; echo ${10}'; \
+        eval \"$faults\"; sh -c \"$faults\"; ( ( eval \"$faults\" ) ); [ -z \"$STOP\" ] || until [ -e \"$STOP\" ]; do [ -e /no-such-file ]; done; sh -c \"$faults\"";
     let _machine = Machine::lock();
     let directory = Directory::new();
     let stop = directory.path("stop");
@@ -141,13 +141,28 @@ fn each_page_that_a_traced_process_accesses_shows() {
     let (output, status) = running.finish();
     assert_eq!(status, 0);
     let traced = faults(&output);
-    for process in 0..2 {
+    for process in 0..3 {
         assert!(
             traced[process] > bare[process] * 3 / 2,
             "{traced:?} faults, {bare:?} without a tracer: this needs x86-64 and UFFD_FEATURE_WP_ASYNC (6.7+)"
         );
     }
-    assert!(traced[2] < bare[2] * 5 / 4, "{traced:?}, {bare:?}");
+    assert!(traced[3] < bare[3] * 5 / 4, "{traced:?}, {bare:?}");
+}
+
+/// A forked process begins with the stub, and notices nothing of it: no register that a compiler counts on, no byte of its stack.
+#[test]
+fn forked_processes_go_on_as_they_would() {
+    const FORKED: u32 = 100;
+    let script = format!(
+        "my ($sum, $x) = (0, 0.1); for my $i (1..{FORKED}) {{ my $pid = fork(); \
+         exit(sprintf(q(%.9f), $x * 3 + sqrt($i * $i)) eq sprintf(q(%.9f), $i + 0.3) && getppid() != $$ ? 7 : 1) if !$pid; \
+         waitpid($pid, 0); $sum += $? >> 8 }} print $sum"
+    );
+    let _machine = Machine::lock();
+    let (output, status, traced, _) = run(&format!("perl -e '{script}'"));
+    assert_eq!((output, status), ((7 * FORKED).to_string(), 0));
+    assert_eq!(traced.end, TraceEnd::NobodyLeft);
 }
 
 #[test]
