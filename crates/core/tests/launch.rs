@@ -266,7 +266,8 @@ proptest! {
     fn a_plan_reads_each_page_once_soon_and_in_bounded_calls(
         all in accesses(),
         gap in 0..20u64,
-        window in 1..40u64,
+        shortest_window in 1..40u64,
+        windows_max in 1..40u64,
         call_pages in 1..9u64,
         budget_pages in 0..200u64,
     ) {
@@ -275,7 +276,8 @@ proptest! {
         let params = LaunchParams {
             n_rawseq: 1,
             merge_gap_pages: gap,
-            merge_window_pages: window,
+            merge_window_pages: shortest_window,
+            merge_windows_max: windows_max,
             budget_bytes: budget_pages * PAGE,
             ..LaunchParams::default()
         };
@@ -284,6 +286,7 @@ proptest! {
         let mut wanted = held(&sequence);
         let left_out = wanted.len().saturating_sub(budget_pages as usize);
         wanted.truncate(budget_pages as usize);
+        let window = shortest_window.max((wanted.len() as u64).div_ceil(windows_max));
         let read = read(&made);
         let read_set = distinct(&read);
         prop_assert!(wanted.iter().all(|page| read_set.contains(page)));
@@ -326,7 +329,7 @@ proptest! {
         }
         let params = LaunchParams { n_rawseq: 1, merge_gap_pages: 0, ..LaunchParams::default() };
         let made = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, &params, LIMITS);
-        let params = LaunchParams { merge_window_pages: 1, ..params };
+        let params = LaunchParams { merge_window_pages: 1, merge_windows_max: u64::MAX, ..params };
         let alone = plan(&sequence, LaunchOrder::Lba, LaunchStart::Before, &params, LIMITS);
         let read = read(&alone);
         prop_assert!(read.is_sorted_by_key(|page| (address(page).is_none(), address(page))));

@@ -92,7 +92,9 @@ pub fn plan(
         done: BTreeMap::new(),
         merged: Vec::new(),
     };
-    windows(&wanted, params.merge_window_pages).for_each(|window| merge.window(window));
+    let of_long = wanted_pages.div_ceil(params.merge_windows_max);
+    let window_pages = params.merge_window_pages.max(of_long);
+    windows(&wanted, window_pages).for_each(|window| merge.window(window));
     let call_pages = params.call_bytes.min(limits.call_bytes_max) / limits.page_bytes;
     let reads = calls(&merge.merged, call_pages);
     let mut metadata = sequence.metadata.clone();

@@ -72,6 +72,9 @@ pub struct LaunchParams {
     /// Extents are merged only among so many consecutive pages of the sequence, so that what is needed first does not
     /// wait for what is needed much later.
     pub merge_window_pages: u64,
+    /// A long sequence has at most so many such windows, which are longer then: on a slow device its launch waits for all of it
+    /// in any case, which takes as long as the requests do.
+    pub merge_windows_max: u64,
     /// Most bytes that one call asks for; it is lowered to what the device takes, since the kernel silently cuts a
     /// larger one, and is a part of `fetch.launch_depth_bytes`, so that several are in flight.
     pub call_bytes: u64,
@@ -124,6 +127,7 @@ impl Default for LaunchParams {
             rotational_start: LaunchStart::Before,
             merge_gap_pages: 8,
             merge_window_pages: 2_048,
+            merge_windows_max: 4,
             call_bytes: 256 << 10,
             budget_bytes: 512 << 20,
             metadata_bytes: 16 << 20,
@@ -152,6 +156,7 @@ ranges!(LaunchParams in "launch" {
     t_timeout_ms: 1 to 600_000,
     merge_gap_pages: 0 to 4_096,
     merge_window_pages: 1 to 65_536,
+    merge_windows_max: 1 to 1_000_000,
     call_bytes: 4_096 to 1_000_000_000,
     budget_bytes: 4_096 to 1_000_000_000_000,
     metadata_bytes: 0 to 1_000_000_000,
