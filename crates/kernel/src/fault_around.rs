@@ -85,9 +85,9 @@ impl FaultAround {
     /// This process has executed a program, and stands before its first instruction.
     pub fn executed(&mut self, pid: i32) {
         self.forget(pid);
-        if let Some(begun) = stub::begin_executed(pid) {
+        if let Some(given) = stub::begin_executed(pid) {
             self.beginning.insert(pid);
-            self.fork_stubs.extend(begun.fork_stub.map(|at| (pid, at)));
+            self.fork_stubs.extend(given.fork_stub.map(|at| (pid, at)));
         }
     }
 

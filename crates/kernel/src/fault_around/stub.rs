@@ -47,7 +47,7 @@ const AT_FORK: [&[u8]; 12] = [
 #[cfg(not(target_arch = "x86_64"))]
 const AT_FORK: [&[u8]; 0] = [];
 
-/// The instruction that both begin to go on after.
+/// The instruction that a forked process goes on after.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 /// Both are written in words.
@@ -68,14 +68,14 @@ fn at_exec(at: u64, entry: u64) -> Option<Vec<u8>> {
     is_known().then_some(code)
 }
 
-/// An executed process that begins at its stub.
-pub(super) struct Begun {
-    /// Where the stub for those that it forks lies, where there is room for one.
+/// What an executed process has been given besides the stub that it begins at.
+pub(super) struct Given {
+    /// Where the stub for those that it forks lies; there may be no room for one.
     pub fork_stub: Option<u64>,
 }
 
 /// Has a process that was just executed begin at a stub that goes on where it was to begin.
-pub(super) fn begin_executed(pid: i32) -> Option<Begun> {
+pub(super) fn begin_executed(pid: i32) -> Option<Given> {
     // A filter survives an exec.
     if process::has_seccomp_filter(pid).unwrap_or(true) {
         return None;
@@ -100,7 +100,7 @@ pub(super) fn begin_executed(pid: i32) -> Option<Begun> {
     }
     ptrace::write(pid, at, &code).ok()?;
     ptrace::jump(pid, at).ok()?;
-    Some(Begun {
+    Some(Given {
         fork_stub: has_fork.then_some(at + fork_at as u64),
     })
 }
