@@ -87,11 +87,20 @@ pub struct Still {
     pub since_ns: u64,
 }
 
+/// Whether a picture differs from one that was there by more than [`SETTLED_PERCENT`].
+pub fn is_another(picture: &Tiles, before: &Tiles) -> bool {
+    !is_settled(picture.count(), picture.differing(before))
+}
+
+fn is_settled(tiles: usize, differing: usize) -> bool {
+    differing * 100 <= tiles * SETTLED_PERCENT
+}
+
 impl Still {
     /// Takes the picture of a moment: one that differs by more than [`SETTLED_PERCENT`] begins to stay then. Small steps add
     /// up, since what they are compared with is not replaced.
     pub fn see(&mut self, picture: &Tiles, now_ns: u64) {
-        if picture.differing(&self.picture) * 100 > picture.count() * SETTLED_PERCENT {
+        if is_another(picture, &self.picture) {
             *self = Self {
                 picture: picture.clone(),
                 since_ns: now_ns,
@@ -122,7 +131,7 @@ fn times(frames: &[FrameRecord], tiles: usize) -> (Option<u64>, Option<u64>) {
     let drawn =
         |f: &&FrameRecord| is_drawn(tiles, f.uniform) && f.changed * 100 >= tiles * DRAWN_PERCENT;
     let first = frames.iter().find(drawn).map(|f| f.t_ns);
-    let is_final = |f: &&FrameRecord| f.from_final * 100 <= tiles * SETTLED_PERCENT;
+    let is_final = |f: &&FrameRecord| is_settled(tiles, f.from_final);
     let stays = frames
         .iter()
         .rev()

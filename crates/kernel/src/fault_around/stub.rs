@@ -11,43 +11,40 @@ use crate::page::page_size;
 use crate::ring::{u32_at, u64_at};
 use crate::{process, process_vm, ptrace};
 
-/// What an executed process begins with; the distance to where it was to begin follows.
+/// What both stubs do: a descriptor is made, and closed.
 #[cfg(target_arch = "x86_64")]
-const AT_EXEC: [&[u8]; 10] = [
+const MAKE: [&[u8]; 6] = [
     &[0xb8, 0x43, 0x01, 0x00, 0x00], // mov eax, SYS_userfaultfd
     &[0xbf, 0x01, 0x00, 0x08, 0x00], // mov edi, O_CLOEXEC | UFFD_USER_MODE_ONLY
-    &[0x0f, 0x05],                   // syscall
+    &SYSCALL,
     &[0x89, 0xc7],                   // mov edi, eax
     &[0xb8, 0x03, 0x00, 0x00, 0x00], // mov eax, SYS_close
-    &[0x0f, 0x05],                   // syscall
-    &[0x31, 0xc0, 0x31, 0xff],       // xor eax, eax; xor edi, edi
-    &[0x31, 0xc9],                   // xor ecx, ecx
-    &[0x45, 0x31, 0xdb],             // xor r11d, r11d
-    &[0xe9],                         // jmp, by four bytes
+    &SYSCALL,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const AT_EXEC: [&[u8]; 0] = [];
+const MAKE: [&[u8]; 0] = [];
 
-/// What a forked process begins with, its stack pointer at where it goes on, below its red zone. No flag is changed.
-#[cfg(target_arch = "x86_64")]
-const AT_FORK: [&[u8]; 12] = [
-    &[0x57],                                           // push rdi
-    &[0xb8, 0x43, 0x01, 0x00, 0x00],                   // mov eax, SYS_userfaultfd
-    &[0xbf, 0x01, 0x00, 0x08, 0x00],                   // mov edi, O_CLOEXEC | UFFD_USER_MODE_ONLY
-    &[0x0f, 0x05],                                     // syscall
-    &[0x89, 0xc7],                                     // mov edi, eax
-    &[0xb8, 0x03, 0x00, 0x00, 0x00],                   // mov eax, SYS_close
-    &[0x0f, 0x05],                                     // syscall
+/// What an executed process goes on with; the distance to where it was to begin follows.
+const TO_ENTRY: [&[u8]; 4] = [
+    &[0x31, 0xc0, 0x31, 0xff], // xor eax, eax; xor edi, edi
+    &[0x31, 0xc9],             // xor ecx, ecx
+    &[0x45, 0x31, 0xdb],       // xor r11d, r11d
+    &[0xe9],                   // jmp, by four bytes
+];
+
+/// What a forked process begins with, its stack pointer at where it goes on, below its red zone: push rdi.
+const FROM_FORK: [u8; 1] = [0x57];
+
+/// What it goes on with. No flag is changed, by these or by [`MAKE`].
+const TO_FORK: [&[u8]; 5] = [
     &[0x5f],                                           // pop rdi
     &[0xb8, 0x00, 0x00, 0x00, 0x00],                   // mov eax, 0
     &[0x59],                                           // pop rcx
     &[0x48, 0x8d, 0xa4, 0x24, 0x80, 0x00, 0x00, 0x00], // lea rsp, [rsp + 128]
     &[0xff, 0xe1], // jmp rcx: a return would not match the shadow stack
 ];
-#[cfg(not(target_arch = "x86_64"))]
-const AT_FORK: [&[u8]; 0] = [];
 
-/// The instruction that a forked process goes on after.
+/// syscall, which a forked process goes on after as well.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 /// Both are written in words.
@@ -55,17 +52,22 @@ const ALIGN_BYTES: u64 = 16;
 
 /// Whether this architecture has any.
 pub(super) const fn is_known() -> bool {
-    !AT_EXEC.is_empty()
+    !MAKE.is_empty()
 }
 
 /// The stub of an executed process at address `at`, which goes on at `entry`; `None` where that is too far, or there is none.
 fn at_exec(at: u64, entry: u64) -> Option<Vec<u8>> {
     const DISTANCE_BYTES: u64 = 4;
-    let mut code = AT_EXEC.concat();
+    let mut code = [MAKE.concat(), TO_ENTRY.concat()].concat();
     let end = at.checked_add(code.len() as u64 + DISTANCE_BYTES)?;
     let distance = i32::try_from(entry.wrapping_sub(end).cast_signed()).ok()?;
     code.extend(distance.to_le_bytes());
     is_known().then_some(code)
+}
+
+/// The stub of a forked process, wherever it lies.
+fn at_fork() -> Vec<u8> {
+    [FROM_FORK.to_vec(), MAKE.concat(), TO_FORK.concat()].concat()
 }
 
 /// What an executed process has been given besides the stub that it begins at.
@@ -90,10 +92,11 @@ pub(super) fn begin_executed(pid: i32) -> Option<Given> {
     let mut code = at_exec(at, entry)?;
     let room = usize::try_from(text.end.checked_sub(at)?).ok()?;
     let fork_at = code.len().next_multiple_of(ALIGN_BYTES as usize);
-    let has_fork = fork_at + AT_FORK.concat().len() <= room;
+    let forked = at_fork();
+    let has_fork = fork_at + forked.len() <= room;
     if has_fork {
         code.resize(fork_at, 0);
-        code.extend(AT_FORK.concat());
+        code.extend(forked);
     }
     if code.len() > room {
         return None;
@@ -113,10 +116,10 @@ pub(super) fn begin_forked(pid: i32, at: u64) -> Option<()> {
     if process::has_seccomp_filter(pid).unwrap_or(true) {
         return None;
     }
-    let code = AT_FORK.concat();
+    let code = at_fork();
     let mut there = vec![0; code.len()];
-    let is_there = process_vm::read(pid, at, &mut there).is_ok_and(|bytes| bytes == code.len());
-    if !is_there || there != code {
+    process_vm::read(pid, at, &mut there).ok()?;
+    if there != code {
         return None;
     }
     let next = ptrace::instruction_pointer(pid).ok()?;
