@@ -265,7 +265,7 @@ struct GivenArguments {
     window_title: String,
     /// The key that goes with each switch and is to be answered visibly, whatever was done before, such as ctrl+h. Where this
     /// is empty, the first of these that is: Next (page down), Next once the window's middle was clicked at, F11 (full
-    /// screen), F9.
+    /// screen), F9. Where none is, a switch ends when what the window showed is drawn again.
     #[arg(long, value_name = "KEY", default_value = "", requires = "command")]
     answer_key: String,
     /// Click into the middle of the window first: without that, keys do not reach the content of some applications.

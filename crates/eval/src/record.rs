@@ -10,7 +10,7 @@ mod timeline;
 use crate::apps::given::Given;
 use crate::processes::ByRole;
 use crate::reclaim::State;
-use crate::settle::{FrameRecord, answers};
+use crate::settle::{FrameRecord, answers, redraws};
 pub use application::{Application, Footprint};
 pub use factors::Factors;
 pub use file::{Writer, first_kind, open, read, read_values};
@@ -60,7 +60,7 @@ pub struct Run {
 /// What is done to an application for a visible answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The key that is pressed.
+    /// The key that is pressed; empty where it answers by drawing again what it had drawn before.
     pub key: String,
     /// Whether its window's middle was clicked at before.
     pub click_first: bool,
@@ -245,7 +245,7 @@ pub struct Switch {
     pub t0_monotonic_ns: u64,
     /// When the window manager said that the window is active.
     pub t_active_ns: u64,
-    /// When the key was pressed.
+    /// When the key was pressed; 0 where there is none.
     pub t_key_ns: u64,
     /// The first frame that the application drew.
     pub t_first_frame_ns: u64,
@@ -287,10 +287,14 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Whether its last picture shows an answer to the key.
+    /// Whether its last picture shows an answer to the key, or where none was pressed, what was drawn before.
     pub fn is_answered(&self) -> bool {
+        let is_answer = match self.t_key_ns {
+            0 => redraws,
+            _ => answers,
+        };
         let last = self.frames.last();
-        last.is_some_and(|last| answers(self.tiles, last.uniform, self.answer_tiles))
+        last.is_some_and(|last| is_answer(self.tiles, last.uniform, self.answer_tiles))
     }
 }
 

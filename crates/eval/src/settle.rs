@@ -122,6 +122,16 @@ pub fn answers(tiles: usize, uniform: usize, differing: usize) -> bool {
     is_drawn(tiles, uniform) && differing * 100 >= tiles * ANSWER_PERCENT
 }
 
+/// Whether a picture is drawn, and the one that the application had when it was left.
+pub fn is_redrawn(picture: &Tiles, left: &Tiles) -> bool {
+    redraws(picture.count(), picture.uniform(), picture.differing(left))
+}
+
+/// The same of a picture of so many tiles, of which some have one colour and some differ from the one that was left.
+pub fn redraws(tiles: usize, uniform: usize, differing: usize) -> bool {
+    is_drawn(tiles, uniform) && is_settled(tiles, differing)
+}
+
 fn is_drawn(tiles: usize, uniform: usize) -> bool {
     tiles.saturating_sub(uniform) * 100 >= tiles * DRAWN_PERCENT
 }
@@ -155,6 +165,26 @@ mod tests {
             cpu_us: 0,
             majflt: 0,
         }
+    }
+
+    #[test]
+    fn an_answer_is_another_picture_and_what_is_redrawn_the_same() {
+        let judged = |uniform, differing| {
+            (
+                answers(1000, uniform, differing),
+                redraws(1000, uniform, differing),
+            )
+        };
+        assert_eq!(judged(500, 0), (false, true));
+        assert_eq!(judged(500, 20), (false, true), "a caret");
+        assert_eq!(judged(500, 21), (false, false));
+        assert_eq!(judged(500, 50), (true, false));
+        assert_eq!(judged(990, 0), (false, false), "exposed, and not drawn yet");
+        assert_eq!(
+            judged(990, 900),
+            (false, false),
+            "exposed, and not drawn yet"
+        );
     }
 
     #[test]

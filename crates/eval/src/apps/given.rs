@@ -43,21 +43,21 @@ const CONTEXTS: &[ContextAction] = &[
     },
 ];
 
-/// What a command is called that is not of a table: by its program, or by that which env(1) runs in an environment.
+/// What a command is called that is not of a table: by its program, or by that which env(1) runs in an environment or
+/// dbus-run-session(1) with a message bus.
 ///
 /// # Errors
 /// Where it names no program.
 pub fn name_of(command: &[impl AsRef<OsStr>]) -> Result<String> {
     let mut words = command.iter().map(|word| Path::new(word.as_ref()));
-    let first = words.next().and_then(Path::file_name);
-    let is_variable = |word: &&Path| word.to_string_lossy().contains('=');
-    let name = match first {
-        Some(env) if env == "env" => {
-            let run = words.find(|word| !is_variable(word));
-            run.and_then(Path::file_name).or(first)
-        }
-        _ => first,
-    };
+    let is_around = |word: &Path| word == Path::new("--") || word.to_string_lossy().contains('=');
+    let mut name = words.next().and_then(Path::file_name);
+    while name.is_some_and(|name| name == "env" || name == "dbus-run-session") {
+        let Some(run) = words.find(|word| !is_around(word)) else {
+            break;
+        };
+        name = run.file_name();
+    }
     let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
     Ok(name.to_string_lossy().into_owned())
 }
@@ -116,11 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn what_env_runs_has_the_name() {
+    fn what_is_run_with_an_environment_or_a_bus_has_the_name() {
         let name = |command: &[&str]| name_of(command).unwrap();
         assert_eq!(name(&["/usr/bin/env", "A=b", "C=", "/bin/sh", "-c"]), "sh");
         assert_eq!(name(&["env", "A=b"]), "env");
         assert_eq!(name(&["/opt/a=b/sh", "A=b"]), "sh");
+        let with_bus = ["env", "A=b", "dbus-run-session", "--", "/bin/sh", "a"];
+        assert_eq!(name(&with_bus), "sh");
     }
 
     #[test]

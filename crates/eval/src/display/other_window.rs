@@ -91,4 +91,13 @@ impl OtherWindow {
         }
         connection.flush().context("draw", "bars")
     }
+
+    /// Makes it as plain as it was at first.
+    pub fn clear(&self, display: &Display) -> Result<()> {
+        let connection = &display.connection;
+        connection
+            .clear_area(false, self.window, 0, 0, 0, 0)
+            .context("clear", "window")?;
+        connection.flush().context("clear", "window")
+    }
 }

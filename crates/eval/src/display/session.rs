@@ -54,13 +54,15 @@ impl Places {
 /// stay.
 pub fn make_home(home: &Path) -> Result<()> {
     const GTK_2: &str = "gtk-cursor-blink=0\ngtk-enable-animations=0\n";
-    const GTK_3: &str = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\n";
-    let directory = home.join(".config/gtk-3.0");
-    fs::create_dir_all(&directory).context("make", directory.display())?;
-    for (path, settings) in [
-        (home.join(".gtkrc-2.0"), GTK_2),
-        (directory.join("settings.ini"), GTK_3),
+    const GTK_3_AND_4: &str = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\n";
+    for (directory, file, settings) in [
+        ("", ".gtkrc-2.0", GTK_2),
+        (".config/gtk-3.0", "settings.ini", GTK_3_AND_4),
+        (".config/gtk-4.0", "settings.ini", GTK_3_AND_4),
     ] {
+        let directory = home.join(directory);
+        fs::create_dir_all(&directory).context("make", directory.display())?;
+        let path = directory.join(file);
         fs::write(&path, settings).context("write", path.display())?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use crate::clock::{now_ns, sleep_ms};
 use crate::error::{Context, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use x11rb::connection::Connection;
+use x11rb::errors::ConnectionError;
 use x11rb::protocol::Event;
 use x11rb::protocol::damage::{self, ConnectionExt as _};
 use x11rb::protocol::xproto::{
@@ -21,7 +22,10 @@ x11rb::atom_manager! {
         _NET_WM_NAME,
         _NET_WM_PID,
         _NET_WM_STATE,
-        _NET_WM_STATE_FULLSCREEN,
+        _NET_WM_STATE_MAXIMIZED_HORZ,
+        _NET_WM_STATE_MAXIMIZED_VERT,
+        _NET_WM_WINDOW_TYPE,
+        _NET_WM_WINDOW_TYPE_DIALOG,
         UTF8_STRING,
     }
 }
@@ -37,6 +41,9 @@ pub struct Display {
     pub atoms: Atoms,
     damage: damage::Damage,
 }
+
+/// Whom requests to the window manager come from, as it is told: somebody who acts for the user.
+const SOURCE_PAGER: u32 = 2;
 
 /// What the watched display said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,14 +174,47 @@ impl Display {
 
     /// Asks the window manager, as a pager does, to activate a window; returns when the request is on its way.
     pub fn activate(&self, window: Window) -> Result<()> {
-        const SOURCE_PAGER: u32 = 2;
         let data = [SOURCE_PAGER, x11rb::CURRENT_TIME, 0, 0, 0];
-        let message = ClientMessageEvent::new(32, window, self.atoms._NET_ACTIVE_WINDOW, data);
+        self.ask_manager(window, self.atoms._NET_ACTIVE_WINDOW, data)
+            .context("activate", "window")
+    }
+
+    /// Asks the window manager to make a window as large as the screen, where it may be.
+    pub fn maximize(&self, window: Window) -> Result<()> {
+        const ADD: u32 = 1;
+        let (horizontal, vertical) = (
+            self.atoms._NET_WM_STATE_MAXIMIZED_HORZ,
+            self.atoms._NET_WM_STATE_MAXIMIZED_VERT,
+        );
+        let data = [ADD, horizontal, vertical, SOURCE_PAGER, 0];
+        self.ask_manager(window, self.atoms._NET_WM_STATE, data)
+            .context("maximize", "window")
+    }
+
+    fn ask_manager(
+        &self,
+        window: Window,
+        what: Atom,
+        data: [u32; 5],
+    ) -> std::result::Result<(), ConnectionError> {
+        let message = ClientMessageEvent::new(32, window, what, data);
         let mask = EventMask::SUBSTRUCTURE_REDIRECT | EventMask::SUBSTRUCTURE_NOTIFY;
         self.connection
-            .send_event(false, self.root, mask, message)
-            .context("activate", "window")?;
-        self.connection.flush().context("activate", "window")
+            .send_event(false, self.root, mask, message)?;
+        self.connection.flush()
+    }
+
+    /// Whether a window asks or tells something beside the one that it belongs to. One that does not say what it is is a dialog
+    /// where it belongs to another (Extended Window Manager Hints, `_NET_WM_WINDOW_TYPE`).
+    pub fn is_dialog(&self, window: Window) -> Result<bool> {
+        let kind = self.window_property(window, self.atoms._NET_WM_WINDOW_TYPE)?;
+        match kind {
+            Some(kind) => Ok(kind == self.atoms._NET_WM_WINDOW_TYPE_DIALOG),
+            None => {
+                let owner = self.window_property(window, AtomEnum::WM_TRANSIENT_FOR.into())?;
+                Ok(owner.is_some())
+            }
+        }
     }
 
     /// Activates a window and waits until it is the active one.

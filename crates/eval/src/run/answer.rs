@@ -4,7 +4,7 @@ use super::bench::{Bench, IDLE_LIMIT_MS, Running, group_becomes_idle};
 use crate::clock::sleep_ms;
 use crate::error::{Error, Result};
 use crate::record::Answer;
-use crate::settle::{is_another, is_answer};
+use crate::settle::{is_another, is_answer, is_redrawn};
 use std::path::Path;
 
 /// What is tried where nobody named a key, each with whether the window's middle is clicked at first. Most applications
@@ -17,19 +17,24 @@ const TRIED: &[(&str, bool)] = &[
     ("F9", false),
 ];
 
+/// How an application answers: whether it does, as it is now.
+type Answers = fn(&mut Bench, &Running) -> Result<bool>;
+
 impl Bench {
-    /// Finds what an application that is not of the table answers visibly, whatever was done in it before, and asks it for
-    /// that from then on: its key, or where it has none the first of those that are tried. Where there is none, its picture is
-    /// saved in the directory for screenshots, if there is one.
+    /// Finds what an application that is not of the table answers visibly, whatever was done before, and asks it for that from
+    /// then on: its key, or where it has none the first of those that are tried, or where it answers none of them, nothing
+    /// but to draw again what it had drawn before. What it asks first is closed, and its window made as large as the screen.
+    /// Where there is no answer, its picture is saved in the directory for screenshots, if there is one.
     ///
     /// # Errors
-    /// Where its picture does not rest, or it does not always answer.
+    /// Where it has ended, its picture does not rest, or it does not always answer.
     pub fn find_answer(
         &mut self,
         running: &mut Running,
         screenshots: Option<&Path>,
     ) -> Result<Answer> {
         let name = running.app.name;
+        self.reach_window(running)?;
         if self.moves_by_itself()? {
             let cause = "it moves by itself: no picture of it is the last; pause it, or let it show something that rests";
             return Err(Error::new(
@@ -39,45 +44,102 @@ impl Bench {
             ));
         }
         let named = [(running.app.answer_key, running.app.click_first)];
-        let tried = match running.app.answer_key {
-            "" => TRIED,
-            _ => &named,
-        };
+        let is_named = !running.app.answer_key.is_empty();
+        let tried = if is_named { &named } else { TRIED };
+        let mut keys: Vec<&str> = tried.iter().map(|(key, _)| *key).collect();
+        keys.dedup();
         for &(key, click) in tried {
             running.app.answer_key = key;
             if click && !running.app.click_first {
                 running.app.click_first = true;
                 self.focus_content(running)?;
             }
-            if self.always_answers(running)? {
+            if self.always(running, Self::answers_key)? {
                 let click_first = running.app.click_first;
                 let first = if click_first { " after a click" } else { "" };
                 eprintln!("{name} answers the key {key}{first}");
-                return Ok(Answer {
-                    key: key.to_owned(),
-                    click_first,
-                });
+                return Ok(answer(running));
             }
         }
-        Err(self.no_answer(name, tried, screenshots)?)
+        if !is_named {
+            running.app.answer_key = "";
+            if self.always(running, Self::draws_again)? {
+                let keys = keys.join(", ");
+                eprintln!(
+                    "{name} always answers none of the keys {keys}: its switches end when its picture is drawn again"
+                );
+                return Ok(answer(running));
+            }
+        }
+        Err(self.no_answer(running, &keys, screenshots)?)
     }
 
-    /// What to say of an application that answers none of the keys that were tried.
+    /// Closes what an application asks or tells first over its window, as somebody does who wants none of it, and goes to its
+    /// window. Where all that it shows is a question, that is its window: many end without an answer.
+    fn reach_window(&mut self, running: &mut Running) -> Result<()> {
+        const DIALOGS_MAX: usize = 6;
+        let mut pressed = (0, "");
+        for _ in 0..DIALOGS_MAX {
+            self.comes_to_rest(running);
+            let (dialogs, others) = self.shown()?;
+            let active = self.display.active()?;
+            if others.is_empty() || !dialogs.contains(&active) {
+                break;
+            }
+            // One that Escape does not close may have no answer but those that it offers.
+            let key = match pressed {
+                (window, "Escape") if window == active => "Return",
+                _ => "Escape",
+            };
+            let (name, title) = (running.app.name, self.display.title(active)?);
+            eprintln!("{name} shows {title:?} first: {key} is pressed");
+            self.type_keys(&[key])?;
+            pressed = (active, key);
+        }
+        let (dialogs, others) = self.shown()?;
+        let its = if others.is_empty() { dialogs } else { others };
+        if !its.contains(&running.window) {
+            let active = self.display.active()?;
+            let latest = its.last().copied();
+            running.window = match its.contains(&active) {
+                true => active,
+                false => latest.unwrap_or(running.window),
+            };
+        }
+        self.check_window(running)?;
+        self.display.maximize(running.window)?;
+        self.focus_content(running)
+    }
+
+    /// The dialogs and the other windows that are shown by an application.
+    fn shown(&self) -> Result<(Vec<u32>, Vec<u32>)> {
+        let (mut dialogs, mut others) = (Vec::new(), Vec::new());
+        for window in self.display.windows()? {
+            match self.display.is_dialog(window)? {
+                true => dialogs.push(window),
+                false if window != self.other.window => others.push(window),
+                false => {}
+            }
+        }
+        Ok((dialogs, others))
+    }
+
+    /// What to say of an application that does not always answer.
     fn no_answer(
         &mut self,
-        name: &str,
-        tried: &[(&str, bool)],
+        running: &Running,
+        keys: &[&str],
         screenshots: Option<&Path>,
     ) -> Result<Error> {
-        let mut keys: Vec<&str> = tried.iter().map(|(key, _)| *key).collect();
-        keys.dedup();
+        self.check_window(running)?;
+        let name = running.app.name;
         let picture = match screenshots {
             Some(directory) => self.screen.save(directory, name)?.display().to_string(),
             None => "--screenshots DIR saves it".to_owned(),
         };
         let what = format!("an answer of {name} to {}", keys.join(", nor to "));
         let cause = format!(
-            "its picture ({picture}) stays as it is, or sometimes does: name a key that always changes it (--answer-key), let it show \
+            "its picture ({picture}) stays as it is, or sometimes does, and is another once it was hidden: name a key that always changes it (--answer-key), let it show \
              something longer, have its content clicked at first (--click), or where it asks something first, give it its \
              settings (-- env HOME=DIR COMMAND)"
         );
@@ -87,25 +149,33 @@ impl Bench {
     /// Whether the picture changes, beyond a caret or a wheel, while nobody does anything.
     fn moves_by_itself(&mut self) -> Result<bool> {
         const WATCHED_MS: u64 = 1_000;
-        let before = self.screen.tiles()?;
-        sleep_ms(WATCHED_MS);
-        Ok(is_another(&self.screen.tiles()?, &before))
-    }
-
-    /// Whether an application answers its key as it is, and after each of the things that are done in it between switches.
-    fn always_answers(&mut self, running: &Running) -> Result<bool> {
-        if !self.answers_key(running)? {
-            return Ok(false);
-        }
-        for context in running.app.contexts {
-            self.type_keys(context.keys)?;
-            if !self.answers_key(running)? {
+        // It may still be about to begin.
+        const TIMES: u32 = 5;
+        for _ in 0..TIMES {
+            let before = self.screen.tiles()?;
+            sleep_ms(WATCHED_MS);
+            if !is_another(&self.screen.tiles()?, &before) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
+    /// Whether an application answers as it is, and after each of the things that are done in it between switches.
+    fn always(&mut self, running: &Running, answers: Answers) -> Result<bool> {
+        if !answers(self, running)? {
+            return Ok(false);
+        }
+        for context in running.app.contexts {
+            self.type_keys(context.keys)?;
+            if !answers(self, running)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether its key changes its picture.
     fn answers_key(&mut self, running: &Running) -> Result<bool> {
         self.comes_to_rest(running);
         let before = self.screen.tiles()?;
@@ -114,10 +184,29 @@ impl Bench {
         Ok(is_answer(&self.screen.tiles()?, &before))
     }
 
+    /// Whether it draws what it had drawn, once another window was over it.
+    fn draws_again(&mut self, running: &Running) -> Result<bool> {
+        self.comes_to_rest(running);
+        let left = self.screen.tiles()?;
+        self.display.activate_and_wait(self.other.window)?;
+        self.comes_to_rest(running);
+        self.activate(running)?;
+        self.comes_to_rest(running);
+        Ok(is_redrawn(&self.screen.tiles()?, &left))
+    }
+
     fn comes_to_rest(&self, running: &Running) {
         const DRAWN_MS: u64 = 300;
         group_becomes_idle(&running.group, IDLE_LIMIT_MS);
         sleep_ms(DRAWN_MS);
+    }
+}
+
+/// What an application is asked for.
+fn answer(running: &Running) -> Answer {
+    Answer {
+        key: running.app.answer_key.to_owned(),
+        click_first: running.app.click_first,
     }
 }
 

@@ -20,6 +20,7 @@ use crate::service::Service;
 use crate::site::Site;
 use crate::tiles::Tiles;
 use prepage_core::replay::RecordedSwitch;
+use prepage_kernel::process;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -58,7 +59,7 @@ pub struct Bench {
     /// Held: the processes of the session.
     pub _held: Vec<Child>,
     /// What everything stands on; it holds the disk back as long as it is there.
-    pub _ground: Ground,
+    pub ground: Ground,
 }
 
 /// One measured application that runs.
@@ -82,6 +83,14 @@ pub struct Running {
     pub _process: Child,
 }
 
+impl Running {
+    /// Whether none of its processes is left but such as wait to be reaped.
+    pub fn has_ended(&self) -> bool {
+        let lives = |pid: &i32| process::stat(*pid).is_ok_and(|stat| stat.state != 'Z');
+        !self.group.pids().iter().any(lives)
+    }
+}
+
 /// How an application was left.
 #[derive(Debug)]
 pub struct Left {
@@ -90,6 +99,9 @@ pub struct Left {
     /// What had been done in it.
     pub context: Vec<String>,
 }
+
+/// What the instance of an application is called that is switched to.
+pub const MEASURED: &str = "measured";
 
 /// Where applications are started.
 #[derive(Clone, Copy, Debug)]
@@ -208,7 +220,7 @@ impl Bench {
 
     /// Puts the keyboard focus into an application's content and the pointer where it touches nothing.
     pub fn focus_content(&self, running: &Running) -> Result<()> {
-        self.display.activate_and_wait(running.window)?;
+        self.activate(running)?;
         if running.app.click_first {
             let middle = (SCREEN_WIDTH as i16 / 2, SCREEN_HEIGHT as i16 / 2);
             self.keyboard
@@ -223,6 +235,15 @@ impl Bench {
         Ok(())
     }
 
+    /// Goes to an application's window.
+    ///
+    /// # Errors
+    /// Where it does not become the active one; it may be gone.
+    pub fn activate(&self, running: &Running) -> Result<()> {
+        let activated = self.display.activate_and_wait(running.window);
+        activated.or_else(|e| self.check_window(running).and(Err(e)))
+    }
+
     /// Checks that an application's window is still there.
     ///
     /// # Errors
@@ -231,8 +252,14 @@ impl Bench {
         if self.display.windows()?.contains(&running.window) {
             return Ok(());
         }
-        let cause = "its window is gone: it has ended, or shows another one (name what stays by --window-title)";
-        Err(Error::new("switch to", running.app.name, cause))
+        let name = running.app.name;
+        let cause = if running.has_ended() {
+            let log = log_path(&self.ground.places.disk, &format!("{name}-{MEASURED}"));
+            format!("it has ended; it said: {}", said(&log))
+        } else {
+            "its window is gone: it shows another one (name what stays by --window-title)".into()
+        };
+        Err(Error::new("switch to", name, cause))
     }
 
     /// The service's group, if there is one.

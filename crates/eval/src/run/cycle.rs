@@ -84,7 +84,7 @@ pub fn change_context(
     const ACTIONS: usize = 2;
     const IDLE_LIMIT_MS: u64 = 3_000;
     let mut random = choices(seed, slot, "context");
-    bench.display.activate_and_wait(running.window)?;
+    bench.activate(running)?;
     let mut names = Vec::with_capacity(ACTIONS);
     for _ in 0..ACTIONS {
         let action = running.app.contexts[random.below(running.app.contexts.len())];
@@ -119,7 +119,8 @@ fn leave(bench: &mut Bench, running: &Running, seed: u64, slot: &Slot) -> Result
         .draw(&bench.display, &mut choices(seed, slot, "other"))?;
     sleep_ms(AWAY_MS);
     group_becomes_idle(&running.group, IDLE_LIMIT_MS);
-    Ok(())
+    // What is seen beside a window that does not fill the screen is to be what was there when the application was left.
+    bench.other.clear(&bench.display)
 }
 
 /// Brings the application's memory into the state that the mode asks for and verifies it.

@@ -198,7 +198,7 @@ fn why_over(bench: &Bench, running: &Running) -> Option<&'static str> {
         Some("swap was switched off")
     } else if was_killed {
         Some("the kernel killed one of its processes at the limit: raise --limit-mib")
-    } else if running.group.pids().is_empty() {
+    } else if running.has_ended() {
         Some("it has ended")
     } else if bench
         .service_group()
@@ -215,7 +215,7 @@ fn show(switch: &Switch, took_s: f64) {
     let majflt: u64 = switch.processes.values().map(|c| c.majflt).sum();
     let why_capped = match (switch.capped, switch.is_answered()) {
         (false, _) => "",
-        (true, false) => "  no answer to its key",
+        (true, false) => "  no answer",
         (true, true) => "  never at rest",
     };
     eprintln!(

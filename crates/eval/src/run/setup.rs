@@ -1,10 +1,10 @@
 //! Puts the bench of a run together, each thing registered to be undone before it is done.
 
-use super::bench::{Bench, Desk, Running, launch};
+use super::bench::{Bench, Desk, MEASURED, Running, launch};
 use super::launches::{self, Site};
 use super::pressure::Others;
 use super::{Left, Options, names};
-use crate::apps::{App, versions::versions};
+use crate::apps::{App, Content, versions::versions};
 use crate::circumstances;
 use crate::disk_speed::sequential_bytes_per_s;
 use crate::display::input::Keyboard;
@@ -102,14 +102,14 @@ pub fn set_up(
         disk_stat: circumstances::disk_directory(&ground.places.disk).map(|disk| disk.join("stat")),
         others,
         _held: session.processes,
-        _ground: ground,
+        ground,
     };
-    running
-        .iter()
-        .try_for_each(|app| bench.focus_content(app))?;
-    if options.parameters.given.is_some() {
-        for app in &mut running {
-            run.answer = Some(bench.find_answer(app, options.screenshots.as_deref())?);
+    for app in &mut running {
+        match app.app.content {
+            Content::Made(_) => bench.focus_content(app)?,
+            Content::Given(_) => {
+                run.answer = Some(bench.find_answer(app, options.screenshots.as_deref())?);
+            }
         }
     }
     Ok(SetUp {
@@ -192,7 +192,7 @@ fn sharing_group(ground: &Ground, part: &str) -> Result<Group> {
 
 fn start_app(options: &Options, app: &App, ground: &Ground, desk: &Desk<'_>) -> Result<Running> {
     let group = sharing_group(ground, app.name)?;
-    let (process, window) = launch(app, "measured", options.parameters.seed, desk, &group)?;
+    let (process, window) = launch(app, MEASURED, options.parameters.seed, desk, &group)?;
     Ok(Running {
         app: *app,
         group,

@@ -5,7 +5,7 @@ use crate::clock::now_ns;
 use crate::display::windows::Change;
 use crate::error::Result;
 use crate::processes::Reading;
-use crate::settle::{Frame, Still, is_answer};
+use crate::settle::{Frame, Still, is_answer, is_redrawn};
 use crate::tiles::Tiles;
 use prepage_kernel::process;
 
@@ -16,7 +16,7 @@ pub struct Watched {
     pub t0_ns: u64,
     /// When the window became active, from then.
     pub t_active_ns: Option<u64>,
-    /// When the key was pressed.
+    /// When the key was pressed, where there is one.
     pub t_key_ns: Option<u64>,
     /// The pictures.
     pub frames: Vec<Frame>,
@@ -24,7 +24,7 @@ pub struct Watched {
     pub t_end_ns: u64,
     /// Whether the cap ended it.
     pub capped: bool,
-    /// Whether the last picture shows an answer to the key.
+    /// Whether the last picture shows an answer to the key, or where there is none, what the application had drawn before.
     pub answered: bool,
 }
 
@@ -33,7 +33,8 @@ const FRAMES_MAX: usize = 1000;
 
 /// Activates the application's window, presses its key as soon as the window manager has made it active, and keeps a
 /// picture of everything drawn, until the key is answered and the picture has stayed for `quiet_ms`, or `cap_ms` are over.
-/// `left` is the application's picture when it was left.
+/// An application that has no key answers by drawing again what it had drawn before. `left` is the application's picture
+/// when it was left.
 pub fn watch(
     bench: &mut Bench,
     running: &Running,
@@ -42,7 +43,11 @@ pub fn watch(
     quiet_ms: u64,
     cap_ms: u64,
 ) -> Result<Watched> {
-    let chord = bench.keyboard.chord(running.app.answer_key)?;
+    let key = running.app.answer_key;
+    let chord = match key.is_empty() {
+        true => Vec::new(),
+        false => bench.keyboard.chord(key)?,
+    };
     let (quiet_ns, cap_ns) = (quiet_ms * 1_000_000, cap_ms * 1_000_000);
     bench.display.forget_changes()?;
     let (cpu_before_us, majflt_before) = (running.group.cpu_us(), majflt(before));
@@ -75,7 +80,10 @@ pub fn watch(
                 bench.display.watch_again()?;
                 let tiles = bench.screen.tiles()?;
                 still.see(&tiles, at_ns);
-                seen.answered = seen.t_key_ns.is_some() && is_answer(&tiles, left);
+                seen.answered = match seen.t_key_ns {
+                    Some(_) => is_answer(&tiles, left),
+                    None => chord.is_empty() && is_redrawn(&tiles, left),
+                };
                 let frame = Frame {
                     t_ns: at_ns - t0_ns,
                     tiles,
@@ -85,13 +93,15 @@ pub fn watch(
                 push(&mut seen.frames, frame);
             }
             Some(Change::Active)
-                if seen.t_key_ns.is_none() && bench.display.active()? == running.window =>
+                if seen.t_active_ns.is_none() && bench.display.active()? == running.window =>
             {
                 seen.t_active_ns = Some(now_ns() - t0_ns);
-                bench.keyboard.press(&bench.display.connection, &chord)?;
-                let at_ns = now_ns();
-                still.since_ns = at_ns;
-                seen.t_key_ns = Some(at_ns - t0_ns);
+                if !chord.is_empty() {
+                    bench.keyboard.press(&bench.display.connection, &chord)?;
+                    let at_ns = now_ns();
+                    still.since_ns = at_ns;
+                    seen.t_key_ns = Some(at_ns - t0_ns);
+                }
             }
             Some(Change::Active) => {}
             None => break,
