@@ -1,5 +1,6 @@
 //! What programs that are measured say.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// The file of a program's messages in a directory.
@@ -7,12 +8,13 @@ pub fn log_path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.log"))
 }
 
-/// The last lines of a program's messages, the latest first.
-pub fn said(log: &Path) -> String {
+/// What went wrong with a program, and its last words: the last lines of its messages, the latest first.
+pub fn with_last_words(cause: impl Display, log: &Path) -> String {
     let messages = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = messages.lines().rev().take(5).collect();
-    match lines.is_empty() {
+    let said = match lines.is_empty() {
         true => "nothing".into(),
         false => lines.join(" | "),
-    }
+    };
+    format!("{cause}; it said: {said}")
 }

@@ -6,7 +6,7 @@ use crate::clock::{now_ns, sleep_ms};
 use crate::display::session::{Places, Session, command_in, log_file};
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
-use crate::log::{log_path, said};
+use crate::log::{log_path, with_last_words};
 use crate::record::Mode;
 use crate::simulate::recording;
 use prepage_core::replay::RecordedSwitch;
@@ -173,8 +173,8 @@ impl Service {
         while self.call(&["status", "--json"]).is_err() {
             let ended = self.processes[0].try_wait().ok().flatten();
             if ended.is_some() || now_ns() - start > LIMIT_NS {
-                let said = said(&log_path(&places.disk, "prepaged"));
-                let cause = format!("it does not answer; it said: {said}");
+                let log = log_path(&places.disk, "prepaged");
+                let cause = with_last_words("it does not answer", &log);
                 return Err(Error::new("start", "prepaged", cause));
             }
             sleep_ms(20);

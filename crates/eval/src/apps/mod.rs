@@ -40,7 +40,8 @@ pub struct App {
     pub ready_title: &'static str,
     /// Whether a click into the middle is needed before keys reach the content.
     pub click_first: bool,
-    /// The key that goes with a switch and must visibly be answered, whatever was done before.
+    /// The key that goes with a switch and must visibly be answered, whatever was done before. Where it is empty, none goes with
+    /// it: the application answers by drawing again what it had drawn.
     pub answer_key: &'static str,
     /// What a person does in it between switches (ASAP's Table 2).
     pub contexts: &'static [ContextAction],

@@ -10,7 +10,7 @@ use crate::display::session::{command_in, log_file};
 use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::{self, Group};
-use crate::log::{log_path, said};
+use crate::log::{log_path, with_last_words};
 use crate::processes::{Counters, Reading, Roles};
 use crate::reclaim;
 use crate::restore::Restorer;
@@ -114,11 +114,7 @@ impl Bench {
         let is_alive = || process.try_wait().is_ok_and(|ended| ended.is_none());
         client::wait_until_ready(port, kind.protocol, is_alive).map_err(|error| {
             let log = log_path(&self.ground.places.disk, kind.name);
-            Error::new(
-                "start",
-                kind.name,
-                format!("{error}; it said: {}", said(&log)),
-            )
+            Error::new("start", kind.name, with_last_words(error, &log))
         })?;
         if kind.filling == Filling::Client {
             redis::fill(port, keys, parameters.seed)?;

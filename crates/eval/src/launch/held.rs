@@ -4,7 +4,7 @@
 use crate::clock::now_ns;
 use crate::display::session::entering;
 use crate::error::{Context, Error, Result};
-use crate::log::said;
+use crate::log::with_last_words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
@@ -68,7 +68,7 @@ impl Held {
             .context("start", program.display())?;
         let mut ready = [0];
         gate.read_exact(&mut ready).map_err(|_| {
-            let cause = format!("it ended; it said: {}", said(at.log));
+            let cause = with_last_words("it ended", at.log);
             Error::new("start", program.display(), cause)
         })?;
         Ok(Self { child, gate })

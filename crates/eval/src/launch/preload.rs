@@ -15,7 +15,7 @@ use crate::clock::{now_ns, sleep_ms};
 use crate::display::session::command_in;
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
-use crate::log::said;
+use crate::log::with_last_words;
 use prepage_kernel::process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -132,7 +132,7 @@ impl Preload {
                 break predicted;
             }
             if now_ns() > until {
-                let cause = format!("it said: {}", said(&self.file("log")));
+                let cause = with_last_words("it predicts nothing", &self.file("log"));
                 return Err(Error::new("wait for", "preload", cause));
             }
             sleep_ms(10);

@@ -82,19 +82,22 @@ impl Bench {
         for _ in 0..DIALOGS_MAX {
             self.comes_to_rest(running);
             let (dialogs, others) = self.shown()?;
-            let active = self.display.active()?;
-            if others.is_empty() || !dialogs.contains(&active) {
+            let latest = dialogs.last().filter(|_| !others.is_empty());
+            let Some(&dialog) = latest else {
                 break;
-            }
+            };
             // One that Escape does not close may have no answer but those that it offers.
             let key = match pressed {
-                (window, "Escape") if window == active => "Return",
+                (window, "Escape") if window == dialog => "Return",
                 _ => "Escape",
             };
-            let (name, title) = (running.app.name, self.display.title(active)?);
+            let (name, title) = (running.app.name, self.display.title(dialog)?);
             eprintln!("{name} shows {title:?} first: {key} is pressed");
-            self.type_keys(&[key])?;
-            pressed = (active, key);
+            // It may be gone meanwhile.
+            if self.display.activate_and_wait(dialog).is_ok() {
+                self.type_keys(&[key])?;
+            }
+            pressed = (dialog, key);
         }
         let (dialogs, others) = self.shown()?;
         let its = if others.is_empty() { dialogs } else { others };
@@ -139,9 +142,9 @@ impl Bench {
         };
         let what = format!("an answer of {name} to {}", keys.join(", nor to "));
         let cause = format!(
-            "its picture ({picture}) stays as it is, or sometimes does, and is another once it was hidden: name a key that always changes it (--answer-key), let it show \
-             something longer, have its content clicked at first (--click), or where it asks something first, give it its \
-             settings (-- env HOME=DIR COMMAND)"
+            "its picture ({picture}) stays as it is, or sometimes does, and is another once it was hidden: name a key that \
+             always changes it (--answer-key), let it show something longer, have its content clicked at first (--click), or \
+             where it asks something first, give it its settings (-- env HOME=DIR COMMAND)"
         );
         Ok(Error::new("see", what, cause))
     }

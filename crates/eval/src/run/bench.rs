@@ -13,7 +13,7 @@ use crate::display::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::Group;
-use crate::log::{log_path, said};
+use crate::log::{log_path, with_last_words};
 use crate::processes::Roles;
 use crate::record::Writer;
 use crate::service::Service;
@@ -201,7 +201,7 @@ pub fn launch(
     };
     let window = wait(display).map_err(|e: Error| {
         let log = log_path(&places.disk, &format!("{}-{instance}", app.name));
-        Error::new("launch", app.name, format!("{e}; it said: {}", said(&log)))
+        Error::new("launch", app.name, with_last_words(e, &log))
     })?;
     Ok((process, window))
 }
@@ -255,7 +255,7 @@ impl Bench {
         let name = running.app.name;
         let cause = if running.has_ended() {
             let log = log_path(&self.ground.places.disk, &format!("{name}-{MEASURED}"));
-            format!("it has ended; it said: {}", said(&log))
+            with_last_words("it has ended", &log)
         } else {
             "its window is gone: it shows another one (name what stays by --window-title)".into()
         };

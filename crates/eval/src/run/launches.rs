@@ -14,7 +14,7 @@ use crate::launch::cache::drop_all;
 use crate::launch::held::{Circumstance, Held};
 use crate::launch::picture::{Desk, Limits, Seen};
 use crate::launch::programs::Window;
-use crate::log::said;
+use crate::log::with_last_words;
 use crate::pages;
 use crate::processes::{Reading, Roles};
 use crate::reclaim::{self, State};
@@ -76,11 +76,8 @@ pub fn measure(
         pages::mapped_files(&pids, &shared)
     })?;
     if first.seen.capped {
-        let said = said(&log_of(&launched));
-        let cause = format!(
-            "no picture within {} s; it said: {said}",
-            LIMITS.cap_ms / 1_000
-        );
+        let cause = format!("no picture within {} s", LIMITS.cap_ms / 1_000);
+        let cause = with_last_words(cause, &log_of(&launched));
         return Err(Error::new("launch", app.name, cause));
     }
     launched.files = first.looked;
