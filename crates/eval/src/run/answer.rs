@@ -17,9 +17,6 @@ const TRIED: &[(&str, bool)] = &[
     ("F9", false),
 ];
 
-/// How an application answers: whether it does, as it is now.
-type Answers = fn(&mut Bench, &Running) -> Result<bool>;
-
 impl Bench {
     /// Finds what an application that is not of the table answers visibly, whatever was done before, and asks it for that from
     /// then on: its key, or where it has none the first of those that are tried, or where it answers none of them, nothing
@@ -48,27 +45,27 @@ impl Bench {
         let tried = if is_named { &named } else { TRIED };
         let mut keys: Vec<&str> = tried.iter().map(|(key, _)| *key).collect();
         keys.dedup();
-        for &(key, click) in tried {
+        let redrawn = (!is_named).then_some(&("", false));
+        for &(key, click) in tried.iter().chain(redrawn) {
             running.app.answer_key = key;
             if click && !running.app.click_first {
                 running.app.click_first = true;
                 self.focus_content(running)?;
             }
-            if self.always(running, Self::answers_key)? {
+            if self.always_answers(running)? {
                 let click_first = running.app.click_first;
                 let first = if click_first { " after a click" } else { "" };
-                eprintln!("{name} answers the key {key}{first}");
-                return Ok(answer(running));
-            }
-        }
-        if !is_named {
-            running.app.answer_key = "";
-            if self.always(running, Self::draws_again)? {
-                let keys = keys.join(", ");
-                eprintln!(
-                    "{name} always answers none of the keys {keys}: its switches end when its picture is drawn again"
-                );
-                return Ok(answer(running));
+                match key.is_empty() {
+                    false => eprintln!("{name} answers the key {key}{first}"),
+                    true => eprintln!(
+                        "{name} always answers none of the keys {}: its switches end when its picture is drawn again",
+                        keys.join(", ")
+                    ),
+                }
+                return Ok(Answer {
+                    key: key.to_owned(),
+                    click_first,
+                });
             }
         }
         Err(self.no_answer(running, &keys, screenshots)?)
@@ -165,12 +162,15 @@ impl Bench {
     }
 
     /// Whether an application answers as it is, and after each of the things that are done in it between switches.
-    fn always(&mut self, running: &Running, answers: Answers) -> Result<bool> {
-        if !answers(self, running)? {
-            return Ok(false);
-        }
-        for context in running.app.contexts {
-            self.type_keys(context.keys)?;
+    fn always_answers(&mut self, running: &Running) -> Result<bool> {
+        let answers = match running.app.answer_key.is_empty() {
+            true => Self::draws_again,
+            false => Self::answers_key,
+        };
+        let as_it_is: &[&str] = &[];
+        let contexts = running.app.contexts.iter().map(|context| context.keys);
+        for keys in std::iter::once(as_it_is).chain(contexts) {
+            self.type_keys(keys)?;
             if !answers(self, running)? {
                 return Ok(false);
             }
@@ -202,14 +202,6 @@ impl Bench {
         const DRAWN_MS: u64 = 300;
         group_becomes_idle(&running.group, IDLE_LIMIT_MS);
         sleep_ms(DRAWN_MS);
-    }
-}
-
-/// What an application is asked for.
-fn answer(running: &Running) -> Answer {
-    Answer {
-        key: running.app.answer_key.to_owned(),
-        click_first: running.app.click_first,
     }
 }
 

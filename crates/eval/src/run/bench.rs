@@ -154,6 +154,11 @@ impl Instance {
     }
 }
 
+/// What the messages of an instance of an application are kept under.
+fn log_name(app: &App, instance: &str) -> String {
+    format!("{}-{instance}", app.name)
+}
+
 /// Starts an application in a group and waits until its window can be used.
 pub fn launch(
     app: &App,
@@ -169,6 +174,7 @@ pub fn launch(
     } = desk;
     let made = Instance::make(app, instance, seed, places)?;
     let (program, arguments) = made.command.split_first().expect("a command has a program");
+    let log = log_name(app, instance);
     let before = display.windows()?;
     let process = command_in(group, &program.to_string_lossy())?
         .args(arguments)
@@ -178,7 +184,7 @@ pub fn launch(
         .env("HOME", &made.home)
         .current_dir(&made.directory)
         .stdout(Stdio::null())
-        .stderr(log_file(&places.disk, &format!("{}-{instance}", app.name))?)
+        .stderr(log_file(&places.disk, &log)?)
         .spawn()
         .context("start", app.name)?;
     let is_its = |display: &Display, window| {
@@ -200,7 +206,7 @@ pub fn launch(
         }
     };
     let window = wait(display).map_err(|e: Error| {
-        let log = log_path(&places.disk, &format!("{}-{instance}", app.name));
+        let log = log_path(&places.disk, &log);
         Error::new("launch", app.name, with_last_words(e, &log))
     })?;
     Ok((process, window))
@@ -254,7 +260,7 @@ impl Bench {
         }
         let name = running.app.name;
         let cause = if running.has_ended() {
-            let log = log_path(&self.ground.places.disk, &format!("{name}-{MEASURED}"));
+            let log = log_path(&self.ground.places.disk, &log_name(&running.app, MEASURED));
             with_last_words("it has ended", &log)
         } else {
             "its window is gone: it shows another one (name what stays by --window-title)".into()
