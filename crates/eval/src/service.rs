@@ -110,6 +110,8 @@ impl Service {
             .arg(&service.socket)
             .arg("agent")
             .envs(session.environment(places))
+            // Of the session that this one runs in.
+            .env_remove("SWAYSOCK")
             .stdout(Stdio::null())
             .stderr(log_file(&places.disk, "agent")?)
             .spawn()

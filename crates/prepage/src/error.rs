@@ -35,11 +35,11 @@ pub enum Error {
     },
     /// A configuration cannot be used: file, line, key, and what is allowed.
     Configuration(String),
-    /// No connection to the X server.
+    /// No connection to the X server or to sway.
     NoDisplay(String),
-    /// The X server ended.
+    /// The one of them that there was has ended.
     DisplayEnded(String),
-    /// The X server refused a request, or what it said cannot be understood.
+    /// It refused a request, or what it said cannot be understood.
     Display(String),
 }
 
@@ -59,12 +59,12 @@ impl std::fmt::Display for Error {
             Self::Refused { reason, .. } | Self::Configuration(reason) => f.write_str(reason),
             Self::NoDisplay(error) => write!(
                 f,
-                "no connection to the X server: {error}\n\
-                 Run the agent inside the session, or give it --display. Under Wayland without XWayland the focus is \
-                 no signal yet; the onset of faults, thawing and explicit calls work there."
+                "no connection to {error}\n\
+                 Run the agent inside the session, or give it --display. Of Wayland's compositors sway tells the\n\
+                 focus, and XWayland that of its own windows; with others, and for theirs, the onset of faults,\n\
+                 thawing and explicit calls work."
             ),
-            Self::DisplayEnded(error) => write!(f, "the X server ended: {error}"),
-            Self::Display(error) => write!(f, "the X server: {error}"),
+            Self::DisplayEnded(error) | Self::Display(error) => f.write_str(error),
         }
     }
 }

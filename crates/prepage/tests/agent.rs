@@ -1,8 +1,9 @@
-//! `prepage agent` on an X display of its own. It needs Xvfb.
+//! `prepage agent` on an X display of its own, which needs Xvfb, and with a socket that speaks as sway does.
 
 mod common;
 
 use common::{Running, Service, TempDir, wait_until};
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use x11rb::connection::Connection;
@@ -147,6 +148,73 @@ fn focus_is_reported_also_after_the_service_was_away() {
     assert!(started.elapsed().as_secs() < 10);
 }
 
+/// A message of sway's IPC.
+fn sway_message(kind: u32, payload: &str) -> Vec<u8> {
+    let len = payload.len() as u32;
+    let (len, kind) = (len.to_ne_bytes(), kind.to_ne_bytes());
+    [b"i3-ipc", &len[..], &kind[..], payload.as_bytes()].concat()
+}
+
+#[test]
+fn focus_is_reported_from_a_session_of_sway() {
+    const SUBSCRIBE: u32 = 2;
+    const WINDOW: u32 = 0x8000_0003;
+    let service = Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    let own = std::process::id().to_string();
+    service.call(&["track", "--pid", &own]);
+    let path = service.directory.path().join("sway");
+    let sway = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+    let mut command = service.command(&["agent"]);
+    command.env("SWAYSOCK", &path).env_remove("DISPLAY");
+    let mut agent = Running(command.stdin(Stdio::null()).spawn().expect("prepage agent"));
+    let (mut stream, _) = sway.accept().expect("the agent");
+    let mut asked = vec![0; sway_message(SUBSCRIBE, "[\"window\"]").len()];
+    stream.read_exact(&mut asked).expect("asked");
+    assert_eq!(asked, sway_message(SUBSCRIBE, "[\"window\"]"));
+    let mut say = |kind, payload: &str| {
+        stream
+            .write_all(&sway_message(kind, payload))
+            .expect("sent");
+    };
+    say(SUBSCRIBE, "{\"success\": true}");
+    say(
+        WINDOW,
+        "{\"change\": \"new\", \"container\": {\"id\": 1, \"pid\": 1}}",
+    );
+    let focus = format!("{{\"change\": \"focus\", \"container\": {{\"id\": 1, \"pid\": {own}}}}}");
+    say(WINDOW, &focus);
+    wait_until("the switch", || has_switch_by_focus(&service));
+    drop(stream);
+    let status = agent.0.wait().expect("ended");
+    assert!(status.success(), "the agent ends with its session");
+}
+
+#[test]
+fn a_socket_of_a_session_that_has_ended_is_none() {
+    let (_server, display) = display();
+    let service = Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    let own = std::process::id().to_string();
+    service.call(&["track", "--pid", &own]);
+    let gone = service.directory.path().join("gone");
+    let mut command = service.command(&["agent"]);
+    command.env("SWAYSOCK", &gone).env("DISPLAY", &display);
+    let _agent = Running(command.stdin(Stdio::null()).spawn().expect("prepage agent"));
+    let desktop = Desktop::open(&display);
+    wait_until("the switch", || {
+        desktop.switch_to();
+        has_switch_by_focus(&service)
+    });
+    let mut command = service.command(&["agent"]);
+    command.env("SWAYSOCK", &gone).env_remove("DISPLAY");
+    let refused = command.output().expect("prepage agent");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said.contains("no connection to sway at ") && said.contains("gone"),
+        "{said}"
+    );
+}
+
 #[test]
 fn the_way_from_focus_to_service_is_short() {
     let (_server, display) = display();
@@ -178,7 +246,7 @@ fn the_way_from_focus_to_service_is_short() {
         delays.push(changed.elapsed().as_micros());
         assert!(request.contains("SwitchBegin"), "{request}");
         let reply = b"{\"parameters\":{\"app\":null,\"tracked\":false,\"began\":false}}\0";
-        std::io::Write::write_all(&mut stream, reply).expect("sent");
+        stream.write_all(reply).expect("sent");
     }
     delays.sort_unstable();
     let median_us = delays[delays.len() / 2];

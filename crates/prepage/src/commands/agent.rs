@@ -65,7 +65,7 @@ pub fn agent(context: &Context, display: Option<&str>, verbose: bool) -> Result<
     loop {
         let pid = match watch.next_focus() {
             Ok(pid) => pid,
-            // With the session its X server ends, and with it the agent's work.
+            // With the session that ends, and with it the agent's work.
             Err(Error::DisplayEnded(_)) => return Ok(()),
             Err(error) => return Err(Failure::Local(error.to_string())),
         };

@@ -252,18 +252,18 @@ Examples:
   sudo prepage doctor   what the service has, which is root
   prepage doctor --json | jq '.findings[] | select(.state == \"missing\")'")]
     Doctor,
-    /// Report the focus of windows to the service, from your X11 session
+    /// Report the focus of windows to the service, from your session (X11, or sway)
     ///
     /// Runs until the session ends; needs no rights. prepage-agent.service starts it with the session. It keeps running
     /// while the service is away. Only tracked applications are helped, unless service.track of the configuration is
     /// `focused`.
     #[command(after_long_help = "\
 Examples:
-  prepage agent                      in the session, on $DISPLAY
+  prepage agent                      in the session: on $SWAYSOCK, else on $DISPLAY
   prepage agent --display :1
   prepage agent --verbose            say what is reported")]
     Agent {
-        /// The X display; without it, $DISPLAY.
+        /// The X display; without it, $SWAYSOCK, or else $DISPLAY.
         #[arg(long, value_name = "DISPLAY")]
         display: Option<String>,
         /// Print each report with its delay.

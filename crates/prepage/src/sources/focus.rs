@@ -1,229 +1,43 @@
-//! Window focus under X11: the window manager writes the active window to a property of the root window. Runs in the
-//! unprivileged agent, never in the service.
+//! Window focus: the process of the window that a person turns to. Runs in the unprivileged agent, never in the service.
 
-use crate::error::{Error, Result};
-use std::collections::HashMap;
-use x11rb::connection::Connection;
-use x11rb::errors::{ConnectError, ConnectionError, ReplyError};
-use x11rb::protocol::Event;
-use x11rb::protocol::res::{ClientIdMask, ClientIdSpec, ConnectionExt as _};
-use x11rb::protocol::xproto::{
-    Atom, AtomEnum, ChangeWindowAttributesAux, ConnectionExt as _, EventMask, Window,
-};
-use x11rb::rust_connection::RustConnection;
+mod sway;
+mod x11;
 
-/// Most windows whose process is remembered.
-const WINDOWS_MAX: usize = 1024;
+use crate::error::Result;
 
-/// Most windows of the window manager's list looked at.
-const CLIENTS_MAX: u32 = 1024;
-
-/// The properties that are read.
-#[derive(Clone, Copy, Debug)]
-struct Atoms {
-    active_window: Atom,
-    client_list: Atom,
-    window_pid: Atom,
-}
-
-/// A connection to the X server.
+/// A connection to what knows the focus of a session.
 #[derive(Debug)]
-pub struct FocusWatch {
-    connection: RustConnection,
-    root: Window,
-    atoms: Atoms,
-    has_client_ids: bool,
-    /// The processes of windows, asked for when a window appears, so that its focus needs one answer only.
-    pids: HashMap<Window, i32>,
-    active: Window,
+pub enum FocusWatch {
+    /// An X server. XWayland's too: of what runs by it.
+    X11(Box<x11::FocusWatch>),
+    /// sway.
+    Sway(sway::FocusWatch),
 }
 
 impl FocusWatch {
-    /// Connects, and watches the root window's properties.
+    /// Connects to this X display; without one, to sway where the session is one of its (`SWAYSOCK`), and else to `DISPLAY`.
     ///
     /// # Errors
-    /// Where there is no X server, or it refuses.
+    /// Where nobody is there, or refuses.
     pub fn open(display: Option<&str>) -> Result<Self> {
-        let (connection, screen) = x11rb::connect(display)?;
-        let root = connection.setup().roots[screen].root;
-        let events = ChangeWindowAttributesAux::new().event_mask(EventMask::PROPERTY_CHANGE);
-        connection
-            .change_window_attributes(root, &events)?
-            .check()?;
-        let [active, list, pid] = ["_NET_ACTIVE_WINDOW", "_NET_CLIENT_LIST", "_NET_WM_PID"]
-            .map(|name| connection.intern_atom(false, name.as_bytes()));
-        let atoms = Atoms {
-            active_window: active?.reply()?.atom,
-            client_list: list?.reply()?.atom,
-            window_pid: pid?.reply()?.atom,
-        };
-        // Version 1.2 knows the processes of clients.
-        let version = connection.res_query_version(1, 2)?.reply();
-        let has_client_ids = version.is_ok_and(|v| (v.server_major, v.server_minor) >= (1, 2));
-        let mut watch = Self {
-            connection,
-            root,
-            atoms,
-            has_client_ids,
-            pids: HashMap::new(),
-            active: x11rb::NONE,
-        };
-        watch.active = watch.window_in(atoms.active_window)?;
-        watch.learn_windows()?;
-        Ok(watch)
+        let x11 = || x11::FocusWatch::open(display).map(|watch| Self::X11(watch.into()));
+        let socket = std::env::var_os("SWAYSOCK").filter(|_| display.is_none());
+        match socket.map(|path| sway::FocusWatch::open(path.as_ref())) {
+            None => x11(),
+            Some(Ok(watch)) => Ok(Self::Sway(watch)),
+            // It may be of a session that has ended.
+            Some(Err(error)) => x11().map_err(|_| error),
+        }
     }
 
     /// Waits for a window to get the focus, and returns its process.
     ///
     /// # Errors
-    /// Where the X server ended or refuses.
+    /// [`crate::error::Error::DisplayEnded`] with the session; others where what is said cannot be understood.
     pub fn next_focus(&mut self) -> Result<i32> {
-        loop {
-            let event = self.connection.wait_for_event()?;
-            match event {
-                Event::PropertyNotify(e) if e.atom == self.atoms.active_window => {
-                    let window = self.window_in(self.atoms.active_window)?;
-                    let changed = std::mem::replace(&mut self.active, window) != window;
-                    if changed && let Some(pid) = self.pid_of(window)? {
-                        return Ok(pid);
-                    }
-                }
-                Event::PropertyNotify(e) if e.atom == self.atoms.client_list => {
-                    self.learn_windows()?
-                }
-                Event::DestroyNotify(e) => drop(self.pids.remove(&e.window)),
-                _ => {}
-            }
-        }
-    }
-
-    fn window_in(&self, property: Atom) -> Result<Window> {
-        let any = AtomEnum::WINDOW;
-        let reply = self
-            .connection
-            .get_property(false, self.root, property, any, 0, 1)?
-            .reply()?;
-        Ok(reply
-            .value32()
-            .and_then(|mut values| values.next())
-            .unwrap_or(x11rb::NONE))
-    }
-
-    /// Asks for the processes of all windows that the window manager lists and that are not known yet.
-    fn learn_windows(&mut self) -> Result<()> {
-        let list = self.connection.get_property(
-            false,
-            self.root,
-            self.atoms.client_list,
-            AtomEnum::WINDOW,
-            0,
-            CLIENTS_MAX,
-        )?;
-        let windows: Vec<Window> = match list.reply() {
-            Ok(reply) => reply.value32().map(Iterator::collect).unwrap_or_default(),
-            Err(error) => return unless_gone(error).map(|_: Option<()>| ()),
-        };
-        self.pids.retain(|window, _| windows.contains(window));
-        for window in windows {
-            self.pid_of(window)?;
-        }
-        Ok(())
-    }
-
-    /// The process of a window; `None` for no window, one that is gone, and one of another machine.
-    fn pid_of(&mut self, window: Window) -> Result<Option<i32>> {
-        if window == x11rb::NONE {
-            return Ok(None);
-        }
-        if let Some(&pid) = self.pids.get(&window) {
-            return Ok(Some(pid));
-        }
-        let pid = match self.client_pid(window)? {
-            Some(pid) => Some(pid),
-            None => self.claimed_pid(window)?,
-        };
-        if let Some(pid) = pid {
-            if self.pids.len() >= WINDOWS_MAX {
-                self.pids.clear();
-            }
-            // Its end is told by the window itself: numbers of windows are used again.
-            let events = ChangeWindowAttributesAux::new().event_mask(EventMask::STRUCTURE_NOTIFY);
-            self.connection
-                .change_window_attributes(window, &events)?
-                .ignore_error();
-            self.connection.flush()?;
-            self.pids.insert(window, pid);
-        }
-        Ok(pid)
-    }
-
-    /// As the X server knows it from the kernel.
-    fn client_pid(&self, window: Window) -> Result<Option<i32>> {
-        if !self.has_client_ids {
-            return Ok(None);
-        }
-        let asked = [ClientIdSpec {
-            client: window,
-            mask: ClientIdMask::LOCAL_CLIENT_PID,
-        }];
-        let ids = match self.connection.res_query_client_ids(&asked)?.reply() {
-            Ok(reply) => reply.ids,
-            Err(error) => return unless_gone(error),
-        };
-        let local = ids
-            .iter()
-            .find(|id| id.spec.mask == ClientIdMask::LOCAL_CLIENT_PID);
-        let pid = local.and_then(|id| id.value.first());
-        Ok(pid
-            .and_then(|&pid| i32::try_from(pid).ok())
-            .filter(|&pid| pid > 0))
-    }
-
-    /// As the client says.
-    fn claimed_pid(&self, window: Window) -> Result<Option<i32>> {
-        let any = AtomEnum::CARDINAL;
-        let property =
-            self.connection
-                .get_property(false, window, self.atoms.window_pid, any, 0, 1)?;
-        let reply = match property.reply() {
-            Ok(reply) => reply,
-            Err(error) => return unless_gone(error),
-        };
-        let pid = reply.value32().and_then(|mut values| values.next());
-        Ok(pid
-            .and_then(|pid| i32::try_from(pid).ok())
-            .filter(|&pid| pid > 0))
-    }
-}
-
-/// An error of the X server is about a window that is gone meanwhile; one of the connection is an error.
-fn unless_gone<T>(error: ReplyError) -> Result<Option<T>> {
-    match error {
-        ReplyError::X11Error(_) => Ok(None),
-        error => Err(error.into()),
-    }
-}
-
-impl From<ConnectError> for Error {
-    fn from(error: ConnectError) -> Self {
-        Self::NoDisplay(error.to_string())
-    }
-}
-
-impl From<ConnectionError> for Error {
-    fn from(error: ConnectionError) -> Self {
-        match error {
-            ConnectionError::IoError(error) => Self::DisplayEnded(error.to_string()),
-            error => Self::Display(error.to_string()),
-        }
-    }
-}
-
-impl From<ReplyError> for Error {
-    fn from(error: ReplyError) -> Self {
-        match error {
-            ReplyError::ConnectionError(error) => error.into(),
-            error => Self::Display(error.to_string()),
+        match self {
+            Self::X11(watch) => watch.next_focus(),
+            Self::Sway(watch) => watch.next_focus(),
         }
     }
 }
