@@ -252,14 +252,14 @@ Examples:
   sudo prepage doctor   what the service has, which is root
   prepage doctor --json | jq '.findings[] | select(.state == \"missing\")'")]
     Doctor,
-    /// Report the focus of windows to the service, from your session (X11, or sway)
+    /// Report the focus of windows to the service, from your session
     ///
-    /// Runs until the session ends; needs no rights. prepage-agent.service starts it with the session. It keeps running
-    /// while the service is away. Only tracked applications are helped, unless service.track of the configuration is
-    /// `focused`.
+    /// The session is one of X11 or of sway. Runs until the session ends; needs no rights. prepage-agent.service starts it
+    /// with the session. It keeps running while the service is away. Only tracked applications are helped, unless
+    /// service.track of the configuration is `focused`.
     #[command(after_long_help = "\
 Examples:
-  prepage agent                      in the session: on $SWAYSOCK, else on $DISPLAY
+  prepage agent                      in the session: $SWAYSOCK, else $DISPLAY
   prepage agent --display :1
   prepage agent --verbose            say what is reported")]
     Agent {
