@@ -58,7 +58,7 @@ BENCH = scripts/as-root $(BIN)/prepage-eval
 ## the same is said again; `rm -r target/bench` begins anew.
 BENCH_PARTS = reclaimed together launch launch-figures peers idle storage swap zram mthp policies report
 bench:
-	@echo "about five and a half hours, in these parts: $(BENCH_PARTS)"
+	@echo "about six hours, in these parts: $(BENCH_PARTS)"
 	$(MAKE) $(addprefix bench-,$(BENCH_PARTS))
 
 ## Eight applications, each swapped out whole, in all modes of the paper's figures: about 35 minutes.
@@ -69,11 +69,11 @@ bench-reclaimed: setup-build build
 	$(BENCH) run --apps all --install --modes launch,resident,files_dropped,off,observe,anon,file,full --samples 12 --resume \
 	    --out target/bench/reclaimed.jsonl
 
-## Eight applications at once under one limit, about half of what they hold: about 20 minutes.
+## Eight applications at once under one limit, about half of what they hold: about an hour.
 bench-together: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	@echo "about 20 minutes"
+	@echo "about an hour"
 	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 10 --resume \
 	    --out target/bench/together.jsonl
 

@@ -161,7 +161,8 @@ fn say_how_long(parameters: &Parameters, left: &[Left<'_>]) {
     const START_S: u64 = 15;
     const LAUNCH_S: u64 = 6;
     let switch_s = match parameters.setting {
-        Setting::Together => 2,
+        // A person stays with each (`cycle::STAY_MS`).
+        Setting::Together => 4,
         Setting::Reclaimed | Setting::Pressure => 3,
     };
     let sum = |count: fn(&Left<'_>) -> usize| left.iter().map(count).sum::<usize>() as u64;
