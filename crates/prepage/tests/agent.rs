@@ -101,6 +101,15 @@ fn agent(service: &Service, display: &str) -> Running {
     Running(command.spawn().expect("prepage agent"))
 }
 
+/// A service to which a switch is soon over, and the next one none too early.
+fn service() -> Service {
+    Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n")
+}
+
+fn track(service: &Service, pid: u32) {
+    service.call(&["track", "--pid", &pid.to_string()]);
+}
+
 fn has_switch_by_focus(service: &Service) -> bool {
     let switches = service.switches();
     switches.iter().any(|switch| switch["source"] == "focus")
@@ -109,10 +118,10 @@ fn has_switch_by_focus(service: &Service) -> bool {
 #[test]
 fn focus_is_reported_also_after_the_service_was_away() {
     let (mut server, display) = display();
-    let mut service = Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    let mut service = service();
     // The window is this process's: its connection says so, whatever its properties say.
-    let own = std::process::id().to_string();
-    service.call(&["track", "--pid", &own]);
+    let own = std::process::id();
+    track(&service, own);
     let desktop = Desktop::open(&display);
     let mut agent = agent(&service, &display);
     let reports = service.directory.path().join("agent");
@@ -134,7 +143,7 @@ fn focus_is_reported_also_after_the_service_was_away() {
     desktop.switch_to();
     service.start_again(&[]);
     // Killed before that was on the disk, it does not know.
-    service.call(&["track", "--pid", &own]);
+    track(&service, own);
     let before = reported();
     desktop.switch_to();
     wait_until("the report to the new service", || reported() > before);
@@ -159,9 +168,8 @@ fn sway_message(kind: u32, payload: &str) -> Vec<u8> {
 fn focus_is_reported_from_a_session_of_sway() {
     const SUBSCRIBE: u32 = 2;
     const WINDOW: u32 = 0x8000_0003;
-    let service = Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
-    let own = std::process::id().to_string();
-    service.call(&["track", "--pid", &own]);
+    let (service, own) = (service(), std::process::id());
+    track(&service, own);
     let path = service.directory.path().join("sway");
     let sway = std::os::unix::net::UnixListener::bind(&path).expect("bound");
     let mut command = service.command(&["agent"]);
@@ -192,9 +200,8 @@ fn focus_is_reported_from_a_session_of_sway() {
 #[test]
 fn a_socket_of_a_session_that_has_ended_is_none() {
     let (_server, display) = display();
-    let service = Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
-    let own = std::process::id().to_string();
-    service.call(&["track", "--pid", &own]);
+    let service = service();
+    track(&service, std::process::id());
     let gone = service.directory.path().join("gone");
     let mut command = service.command(&["agent"]);
     command.env("SWAYSOCK", &gone).env("DISPLAY", &display);

@@ -41,3 +41,8 @@ impl FocusWatch {
         }
     }
 }
+
+/// The process of a number that a window has for it; 0 is none.
+fn process(number: impl TryInto<i32>) -> Option<i32> {
+    number.try_into().ok().filter(|&pid| pid > 0)
+}

@@ -1,6 +1,7 @@
 //! Window focus under sway, of whose windows Wayland alone tells no process: sway-ipc(7), which is i3's protocol. sway knows the process
 //! of a Wayland client from the kernel, and that of an X client as it says itself.
 
+use super::process;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::io::{BufReader, Read, Write};
@@ -10,9 +11,6 @@ use std::time::Duration;
 
 /// What a message begins with; its length and its kind follow, of four bytes each in the machine's order.
 const MAGIC: [u8; 6] = *b"i3-ipc";
-
-/// Bytes of all three.
-const HEADER_BYTES: usize = MAGIC.len() + 2 * size_of::<u32>();
 
 /// Kind of the request for events, and of its answer.
 const SUBSCRIBE: u32 = 2;
@@ -93,7 +91,7 @@ impl FocusWatch {
 /// The process of the window that gets the focus by this event.
 fn focused(event: &[u8]) -> Result<Option<i32>> {
     let event: WindowEvent = read(event)?;
-    let pid = event.container.pid.filter(|&pid| pid > 0);
+    let pid = event.container.pid.and_then(process);
     Ok(pid.filter(|_| event.change == "focus"))
 }
 
@@ -110,12 +108,11 @@ fn message(kind: u32, payload: &[u8]) -> Vec<u8> {
 /// Kind and payload of the next message.
 fn read_message(stream: &mut impl Read) -> Result<(u32, Vec<u8>)> {
     let ended = |error| Error::DisplayEnded(format!("sway ended: {error}"));
-    let mut header = [0; HEADER_BYTES];
-    stream.read_exact(&mut header).map_err(ended)?;
-    let (magic, numbers) = header.split_at(MAGIC.len());
-    let (len, kind) = numbers.split_at(size_of::<u32>());
-    let number = |bytes: &[u8]| bytes.try_into().map_or(u32::MAX, u32::from_ne_bytes);
-    let (len, kind) = (number(len), number(kind));
+    let (mut magic, mut len, mut kind) = ([0; MAGIC.len()], [0; 4], [0; 4]);
+    for part in [&mut magic[..], &mut len, &mut kind] {
+        stream.read_exact(part).map_err(ended)?;
+    }
+    let (len, kind) = (u32::from_ne_bytes(len), u32::from_ne_bytes(kind));
     if magic != MAGIC || len > MESSAGE_BYTES_MAX {
         return Err(Error::Display("sway sends what is no message".into()));
     }

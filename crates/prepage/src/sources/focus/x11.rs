@@ -1,5 +1,6 @@
 //! Window focus under X11: the window manager writes the active window to a property of the root window.
 
+use super::process;
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use x11rb::connection::Connection;
@@ -173,9 +174,7 @@ impl FocusWatch {
             .iter()
             .find(|id| id.spec.mask == ClientIdMask::LOCAL_CLIENT_PID);
         let pid = local.and_then(|id| id.value.first());
-        Ok(pid
-            .and_then(|&pid| i32::try_from(pid).ok())
-            .filter(|&pid| pid > 0))
+        Ok(pid.copied().and_then(process))
     }
 
     /// As the client says.
@@ -189,9 +188,7 @@ impl FocusWatch {
             Err(error) => return unless_gone(error),
         };
         let pid = reply.value32().and_then(|mut values| values.next());
-        Ok(pid
-            .and_then(|pid| i32::try_from(pid).ok())
-            .filter(|&pid| pid > 0))
+        Ok(pid.and_then(process))
     }
 }
 
