@@ -85,6 +85,8 @@ pub struct Tally {
     pub demanded: u64,
     /// Of these, pages that prepaging brought in.
     pub spared: u64,
+    /// Pages fetched in such a way that their use is seen, which costs the application a minor fault each.
+    pub watched: u64,
 }
 
 impl Tally {
@@ -117,6 +119,7 @@ impl Tally {
         self.gap_used += other.gap_used;
         self.demanded += other.demanded;
         self.spared += other.spared;
+        self.watched += other.watched;
     }
 
     /// Counts one process's or file's pages.
@@ -408,27 +411,35 @@ fn tally_anon(recorded: &RecordedSwitch, plan: &Plan, fetching: Mode) -> Tally {
     let mut tally = Tally::default();
     let nothing = ExtentSet::new();
     let planned = plan.anon.iter().filter(|_| fetching.fetches_anon());
-    let mut planned: BTreeMap<_, _> = planned.map(|(i, t)| (*i, t.all())).collect();
+    let mut planned: BTreeMap<_, _> = planned.map(|(i, t)| (*i, t)).collect();
+    let of = |targets: Option<&AnonTargets>| match targets {
+        Some(targets) => (targets.all(), targets.watch()),
+        None => Default::default(),
+    };
     for anon in &recorded.anon {
         let out = |pages: &ExtentSet| match &anon.swapped {
             Some(swapped) => pages.intersection(swapped),
             None => pages.clone(),
         };
         let accessed = out(&anon.accessed);
-        let fetched = out(&planned.remove(&anon.instance).unwrap_or_default());
+        let (fetched, watched) = of(planned.remove(&anon.instance));
+        let fetched = out(&fetched);
         let truth = Truth {
             accessed: &accessed,
             demanded: &accessed,
         };
         tally.demanded += accessed.pages();
+        tally.watched += out(&watched).pages();
         tally.count(&fetched, &fetched, &truth);
     }
-    for fetched in planned.values() {
+    for targets in planned.into_values() {
+        let (fetched, watched) = of(Some(targets));
+        tally.watched += watched.pages();
         let truth = Truth {
             accessed: &nothing,
             demanded: &nothing,
         };
-        tally.count(fetched, fetched, &truth);
+        tally.count(&fetched, &fetched, &truth);
     }
     tally
 }

@@ -192,6 +192,7 @@ fn the_seen_precision_is_the_true_one_where_all_use_is_seen() {
     params.anon.observe_interval_max = 1;
     for switch in replay(workload.switches(), &params, Mode::Full).switches {
         assert_eq!(switch.anon_seen, switch.anon.precision());
+        assert_eq!(switch.anon.watched, switch.anon.fetched);
         assert!(switch.file_seen.of <= switch.file.fetched);
     }
 }
@@ -208,7 +209,9 @@ fn a_sample_tells_the_precision_of_all() {
         for switch in replayed.switches.iter().skip(10) {
             (hits, of) = (hits + switch.anon_seen.hits, of + switch.anon_seen.of);
         }
-        let (seen, truth) = (hits as f64 / of as f64, precision(&replayed.since(11).0));
+        let (tally, _) = replayed.since(11);
+        assert!(tally.watched * 2 < tally.fetched, "{tally:?}");
+        let (seen, truth) = (hits as f64 / of as f64, precision(&tally));
         assert!(
             (seen - truth).abs() < 0.03,
             "1 in {interval}: {seen} of {truth}"
@@ -468,7 +471,7 @@ proptest! {
         for (recorded, replayed) in switches.iter().zip(&replayed.switches) {
             for tally in [replayed.anon, replayed.file] {
                 prop_assert!(tally.used <= tally.fetched && tally.gap_used <= tally.gap);
-                prop_assert!(tally.spared <= tally.demanded);
+                prop_assert!(tally.spared <= tally.demanded && tally.watched <= tally.fetched);
                 prop_assert!(tally.spared <= tally.used + tally.gap_used);
             }
             let demanded = recorded.files.iter().map(|f| f.demanded.pages()).sum::<u64>();

@@ -11,6 +11,7 @@ pub fn show(simulation: &Simulation) -> String {
     let bars = |bars: &[u64; 10]| bars.map(|bar| bar.to_string()).join(" ");
     let mut out = format!(
         "{} applications; counted from switch {}; pages are those of a switch\n\
+         watched: pages fetched in such a way that their use is seen, which costs the application a minor fault each\n\
          as seen: the precision that the service would see, of the pages whose use it observes; predictors see all\n\
          accessed in 1, 2, ... 10 of the first ten switches: anonymous pages {}; file pages {}\n\n",
         simulation.apps,
@@ -28,12 +29,13 @@ pub fn show(simulation: &Simulation) -> String {
     out
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "",
     "anon precision %",
     "recall %",
     "fetched",
     "wasted",
+    "watched",
     "as seen %",
     "file precision %",
     "recall %",
@@ -54,18 +56,22 @@ fn percent(share: Share) -> String {
 
 /// Precision, recall, pages fetched and pages wasted by switch.
 fn tally(tally: &Tally, switches: u64) -> [String; 4] {
-    let each = |pages: u64| format!("{:.0}", pages as f64 / switches.max(1) as f64);
     [
         percent(tally.precision()),
         percent(tally.recall()),
-        each(tally.fetched + tally.gap),
-        each(tally.wasted()),
+        each(tally.fetched + tally.gap, switches),
+        each(tally.wasted(), switches),
     ]
+}
+
+fn each(pages: u64, switches: u64) -> String {
+    format!("{:.0}", pages as f64 / switches.max(1) as f64)
 }
 
 fn line(of: &Row) -> Vec<String> {
     let mut cells = vec![of.name.clone()];
     cells.extend(tally(&of.anon, of.switches));
+    cells.push(each(of.anon.watched, of.switches));
     cells.push(percent(of.anon_seen));
     cells.extend(tally(&of.file, of.switches));
     cells.push((of.bytes_max / 1024).to_string());
@@ -73,7 +79,7 @@ fn line(of: &Row) -> Vec<String> {
 }
 
 fn learning(of: &Row, apps: u64) -> String {
-    let heads = HEAD[1..5].iter().chain(&HEAD[6..10]);
+    let heads = HEAD[1..5].iter().chain(&HEAD[7..11]);
     let mut rows = vec![row(std::iter::once("switch")
         .chain(heads.copied())
         .map(str::to_owned))];
@@ -101,6 +107,7 @@ mod tests {
                 gap: 2,
                 demanded: 12,
                 spared: 9,
+                watched: 6,
                 ..Tally::default()
             },
             bytes_max: 4096,
@@ -124,7 +131,10 @@ mod tests {
         assert_eq!(row.len(), HEAD.len(), "{shown}");
         // Gap pages are fetched and wasted, and in no precision.
         assert_eq!(row[1..5], ["90.0", "75.0", "6", "2"], "{shown}");
-        assert_eq!((row[5].as_str(), row[10].as_str()), ("-", "4"));
+        assert_eq!(
+            (row[5].as_str(), row[6].as_str(), row[11].as_str()),
+            ("3", "-", "4")
+        );
         assert_eq!(
             shown.lines().filter(|l| words(l).len() == 9).count(),
             2,
