@@ -409,32 +409,28 @@ fn fetched_of_file(read: &ExtentSet, accessed: &ExtentSet, demanded: &ExtentSet)
 
 fn tally_anon(recorded: &RecordedSwitch, plan: &Plan, fetching: Mode) -> Tally {
     let mut tally = Tally::default();
-    let nothing = ExtentSet::new();
+    let (nothing, no_targets) = (ExtentSet::new(), AnonTargets::default());
     let planned = plan.anon.iter().filter(|_| fetching.fetches_anon());
     let mut planned: BTreeMap<_, _> = planned.map(|(i, t)| (*i, t)).collect();
-    let of = |targets: Option<&AnonTargets>| match targets {
-        Some(targets) => (targets.all(), targets.watch()),
-        None => Default::default(),
-    };
     for anon in &recorded.anon {
         let out = |pages: &ExtentSet| match &anon.swapped {
             Some(swapped) => pages.intersection(swapped),
             None => pages.clone(),
         };
         let accessed = out(&anon.accessed);
-        let (fetched, watched) = of(planned.remove(&anon.instance));
-        let fetched = out(&fetched);
+        let targets = planned.remove(&anon.instance).unwrap_or(&no_targets);
+        let fetched = out(&targets.all());
         let truth = Truth {
             accessed: &accessed,
             demanded: &accessed,
         };
         tally.demanded += accessed.pages();
-        tally.watched += out(&watched).pages();
+        tally.watched += out(&targets.watch()).pages();
         tally.count(&fetched, &fetched, &truth);
     }
     for targets in planned.into_values() {
-        let (fetched, watched) = of(Some(targets));
-        tally.watched += watched.pages();
+        let fetched = targets.all();
+        tally.watched += targets.watch().pages();
         let truth = Truth {
             accessed: &nothing,
             demanded: &nothing,
