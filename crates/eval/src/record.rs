@@ -127,6 +127,15 @@ fn one_or_more<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Er
 }
 
 impl Parameters {
+    /// The mode of the switches that prepage learns from and that are no samples.
+    pub fn learning_mode(&self) -> Mode {
+        let is_told = |mode: &Mode| mode.is_helped() && mode.is_told_of_focus();
+        match self.modes.contains(&Mode::FullOnset) && !self.modes.iter().any(is_told) {
+            true => Mode::FullOnset,
+            false => Mode::Full,
+        }
+    }
+
     /// What a run has if nothing else is said.
     pub fn of(setting: Setting) -> Self {
         use Mode::{Anon, File, Full, Off, Resident};

@@ -25,7 +25,9 @@ pub struct Service {
     state: PathBuf,
     command: PathBuf,
     group: Group,
-    processes: Vec<Child>,
+    daemon: Child,
+    /// Where the service has a session.
+    agent: Option<Agent>,
     /// By which file pages are fetched where a mode says nothing else.
     own_core_policy: String,
     core_policy: String,
@@ -35,6 +37,31 @@ pub struct Service {
     recording: PathBuf,
     /// How much of that was read.
     recorded_bytes: u64,
+}
+
+/// The session's agent, which tells the service of the focus. It can be started again.
+#[derive(Debug)]
+struct Agent {
+    command: Command,
+    process: Option<Child>,
+}
+
+impl Agent {
+    /// Has it run, or not.
+    fn set_running(&mut self, is_to_run: bool) -> Result<()> {
+        match (is_to_run, self.process.take()) {
+            (true, None) => {
+                self.process = Some(self.command.spawn().context("start", "prepage agent")?);
+            }
+            (true, running) => self.process = running,
+            (false, Some(mut running)) => {
+                running.kill().context("stop", "prepage agent")?;
+                running.wait().context("stop", "prepage agent")?;
+            }
+            (false, None) => {}
+        }
+        Ok(())
+    }
 }
 
 /// What a service is run from.
@@ -105,7 +132,8 @@ impl Service {
         config: &str,
     ) -> Result<Self> {
         let mut service = Self::start_alone(directory, places, group, config)?;
-        let agent = command_in(&service.group, &service.command.to_string_lossy())?
+        let mut command = command_in(&service.group, &service.command.to_string_lossy())?;
+        command
             .arg("--socket")
             .arg(&service.socket)
             .arg("agent")
@@ -113,10 +141,13 @@ impl Service {
             // Of the session that this one runs in.
             .env_remove("SWAYSOCK")
             .stdout(Stdio::null())
-            .stderr(log_file(&places.disk, "agent")?)
-            .spawn()
-            .context("start", "prepage agent")?;
-        service.processes.push(agent);
+            .stderr(log_file(&places.disk, "agent")?);
+        let mut agent = Agent {
+            command,
+            process: None,
+        };
+        agent.set_running(true)?;
+        service.agent = Some(agent);
         Ok(service)
     }
 
@@ -156,7 +187,8 @@ impl Service {
             state,
             command: own.join("prepage"),
             group,
-            processes: vec![daemon],
+            daemon,
+            agent: None,
             own_core_policy: String::new(),
             core_policy: String::new(),
             last_switches: BTreeMap::new(),
@@ -173,7 +205,7 @@ impl Service {
         const LIMIT_NS: u64 = 10_000_000_000;
         let start = now_ns();
         while self.call(&["status", "--json"]).is_err() {
-            let ended = self.processes[0].try_wait().ok().flatten();
+            let ended = self.daemon.try_wait().ok().flatten();
             if ended.is_some() || now_ns() - start > LIMIT_NS {
                 let log = log_path(&places.disk, "prepaged");
                 let cause = with_last_words("it does not answer", &log);
@@ -220,8 +252,11 @@ impl Service {
         Ok(BufReader::new(connection))
     }
 
-    /// Sets the mode, and the core policy with it; resident is demand paging with nothing to page.
+    /// Sets the mode, and with it the core policy and whether the agent runs; resident is demand paging with nothing to page.
     pub fn set_mode(&mut self, mode: Mode) -> Result<()> {
+        if let Some(agent) = &mut self.agent {
+            agent.set_running(mode.is_told_of_focus())?;
+        }
         let own = || self.own_core_policy.clone();
         let core_policy = mode
             .core_policy()

@@ -29,13 +29,15 @@ pub enum Mode {
     File,
     /// prepage fetches both.
     Full,
+    /// The same where nothing tells prepage of the focus: once it sees demand faults set in.
+    FullOnset,
     /// prepage fetches both, file pages by this core policy of ASAP section 6.5 and not by the configured one.
     FullBy(CorePolicy),
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Launch,
         Self::Resident,
         Self::ResidentObserve,
@@ -46,6 +48,7 @@ impl Mode {
         Self::Anon,
         Self::File,
         Self::Full,
+        Self::FullOnset,
         Self::FullBy(CorePolicy::Asap),
         Self::FullBy(CorePolicy::Big1),
         Self::FullBy(CorePolicy::BigAll),
@@ -67,6 +70,7 @@ impl Mode {
             Self::Anon => "anon",
             Self::File => "file",
             Self::Full => "full",
+            Self::FullOnset => "full_onset",
             Self::FullBy(CorePolicy::Asap) => "full:asap",
             Self::FullBy(CorePolicy::Big1) => "full:big1",
             Self::FullBy(CorePolicy::BigAll) => "full:big-all",
@@ -99,7 +103,7 @@ impl Mode {
         match self {
             Self::Launch | Self::Resident | Self::FilesDropped => "off",
             Self::ResidentObserve => "observe",
-            Self::ResidentFull | Self::FullBy(_) => "full",
+            Self::ResidentFull | Self::FullOnset | Self::FullBy(_) => "full",
             other => other.word(),
         }
     }
@@ -110,6 +114,11 @@ impl Mode {
             Self::FullBy(policy) => Some(policy),
             _ => None,
         }
+    }
+
+    /// Whether prepage is told of the focus, as by its agent in the session.
+    pub fn is_told_of_focus(self) -> bool {
+        self != Self::FullOnset
     }
 
     /// Whether prepage's service has to run for it.
@@ -135,6 +144,7 @@ impl ValueEnum for Mode {
             Self::Anon => "prepage fetches anonymous and shared memory",
             Self::File => "prepage fetches file pages",
             Self::Full => "prepage fetches both",
+            Self::FullOnset => "the same without an agent: once demand faults set in",
             Self::FullBy(_) => "the same, file pages by this core policy (ASAP section 6.5)",
         };
         Some(PossibleValue::new(self.word()).help(help))

@@ -116,9 +116,10 @@ pub fn seen_round(parameters: &Parameters, unseen: &Round) -> Option<Round> {
     (parameters.keeps_learning && has_prepage && is_unseen).then(|| {
         let seen = |(index, slot): &Turn| {
             let block = FIRST_BLOCK + slot.block;
+            let mode = parameters.learning_mode();
             (
                 *index,
-                self::slot(&slot.app, block, slot.order as usize, Mode::Full),
+                self::slot(&slot.app, block, slot.order as usize, mode),
             )
         };
         unseen.iter().map(seen).collect()
@@ -229,6 +230,10 @@ mod tests {
                 assert!(!all.iter().any(has_its_choices));
             }
         }
+        let untold = run(&[Mode::Off, Mode::FullOnset]).parameters;
+        let all_untold = rounds(&untold, &["gimp"]);
+        let seen = all_untold.iter().filter_map(|r| seen_round(&untold, r));
+        assert!(seen.flatten().all(|(_, slot)| slot.mode == Mode::FullOnset));
         let as_before = Parameters {
             keeps_learning: false,
             ..parameters.clone()

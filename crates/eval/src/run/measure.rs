@@ -23,10 +23,9 @@ pub fn measure_all(
 ) -> Result<()> {
     let parameters = &options.parameters;
     let names: Vec<&str> = apps.iter().map(|running| running.app.name).collect();
-    let mode = if bench.service.is_some() {
-        Mode::Full
-    } else {
-        Mode::Off
+    let mode = match bench.service {
+        Some(_) => parameters.learning_mode(),
+        None => Mode::Off,
     };
     for round in blocks::warmups(parameters, &names, mode) {
         learn_from(bench, apps, parameters, &round, writer)?;

@@ -89,6 +89,7 @@ pub fn colour(mode: Mode) -> &'static str {
         Mode::Anon => "#3d7ea6",
         Mode::File => "#c77dba",
         Mode::Full => "#e09f3e",
+        Mode::FullOnset => "#b08968",
         Mode::FullBy(CorePolicy::Asap) => "#9c6644",
         Mode::FullBy(CorePolicy::Big1) => "#577590",
         Mode::FullBy(CorePolicy::BigAll) => "#277da1",
