@@ -49,16 +49,16 @@ struct Agent {
 impl Agent {
     /// Has it run, or not.
     fn set_running(&mut self, is_to_run: bool) -> Result<()> {
-        match (is_to_run, self.process.take()) {
+        match (is_to_run, &mut self.process) {
             (true, None) => {
                 self.process = Some(self.command.spawn().context("start", "prepage agent")?);
             }
-            (true, running) => self.process = running,
-            (false, Some(mut running)) => {
+            (false, Some(running)) => {
                 running.kill().context("stop", "prepage agent")?;
                 running.wait().context("stop", "prepage agent")?;
+                self.process = None;
             }
-            (false, None) => {}
+            (true, Some(_)) | (false, None) => {}
         }
         Ok(())
     }

@@ -114,9 +114,9 @@ pub fn seen_round(parameters: &Parameters, unseen: &Round) -> Option<Round> {
     let is_unseen = unseen.iter().all(|(_, slot)| !slot.mode.needs_prepage());
     let has_prepage = parameters.modes.iter().any(|mode| mode.needs_prepage());
     (parameters.keeps_learning && has_prepage && is_unseen).then(|| {
+        let mode = parameters.learning_mode();
         let seen = |(index, slot): &Turn| {
             let block = FIRST_BLOCK + slot.block;
-            let mode = parameters.learning_mode();
             (
                 *index,
                 self::slot(&slot.app, block, slot.order as usize, mode),
@@ -233,7 +233,9 @@ mod tests {
         let untold = run(&[Mode::Off, Mode::FullOnset]).parameters;
         let all_untold = rounds(&untold, &["gimp"]);
         let seen = all_untold.iter().filter_map(|r| seen_round(&untold, r));
-        assert!(seen.flatten().all(|(_, slot)| slot.mode == Mode::FullOnset));
+        let seen: Vec<Turn> = seen.flatten().collect();
+        assert!(!seen.is_empty());
+        assert!(seen.iter().all(|(_, slot)| slot.mode == Mode::FullOnset));
         let as_before = Parameters {
             keeps_learning: false,
             ..parameters.clone()
