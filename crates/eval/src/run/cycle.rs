@@ -12,6 +12,10 @@ use crate::record::{Mode, Parameters, Setting, Slot};
 /// How long the person looks at the other application at least.
 const AWAY_MS: u64 = 150;
 
+/// The same, in every mode of a run, where one has nothing but demand faults to tell of a switch: within
+/// `switch.onset_pause_ms` after the last, they tell of none. People stay away for longer, and reclaim takes longer.
+const AWAY_UNTOLD_MS: u64 = 2_500;
+
 /// How long a person stays with an application at least, where memory is short: what is done while nobody waits (prepage
 /// reclaims ahead, a second after a switch) has the time that it has in practice.
 const STAY_MS: u64 = 2_500;
@@ -49,7 +53,7 @@ fn prepare(
     }
     let context = change_context(bench, running, parameters.seed, slot)?;
     let left = bench.screen.tiles()?;
-    leave(bench, running, parameters.seed, slot)?;
+    leave(bench, running, parameters, slot)?;
     let state = match make_state(bench, running, parameters, slot)? {
         Ok(state) => state,
         Err(unfit) => return Ok(Err(unfit)),
@@ -111,13 +115,17 @@ pub fn enter_mode(bench: &mut Bench, setting: Setting, mode: Mode) -> Result<()>
     Ok(())
 }
 
-fn leave(bench: &mut Bench, running: &Running, seed: u64, slot: &Slot) -> Result<()> {
+fn leave(bench: &mut Bench, running: &Running, parameters: &Parameters, slot: &Slot) -> Result<()> {
     const IDLE_LIMIT_MS: u64 = 3_000;
+    let is_told = |mode: &Mode| mode.is_told_of_focus();
     bench.display.activate_and_wait(bench.other.window)?;
     bench
         .other
-        .draw(&bench.display, &mut choices(seed, slot, "other"))?;
-    sleep_ms(AWAY_MS);
+        .draw(&bench.display, &mut choices(parameters.seed, slot, "other"))?;
+    sleep_ms(match parameters.modes.iter().all(is_told) {
+        true => AWAY_MS,
+        false => AWAY_UNTOLD_MS,
+    });
     group_becomes_idle(&running.group, IDLE_LIMIT_MS);
     // What is seen beside a window that does not fill the screen is to be what was there when the application was left.
     bench.other.clear(&bench.display)
