@@ -9,7 +9,7 @@ use crate::extent::ExtentSet;
 use crate::file_watch::FileWatch;
 use crate::identity::{AppId, FileId, Instance};
 use crate::outcome::{SwitchRecord, Void};
-use crate::params::{FileCandidates, Mode, Params, ReclaimParams};
+use crate::params::{FileCandidates, Mode, Params, ReclaimParams, SwitchParams};
 use crate::plan::Plan;
 use crate::rest::Rest;
 use crate::signal::{EndCause, Source};
@@ -141,6 +141,8 @@ pub enum Action {
         switch: u64,
         /// Whether its file accesses are asked for: see [`FileWatch`].
         files: bool,
+        /// Whether the onset of a switch is waited for meanwhile: see [`Source::Unplanned`].
+        awaits_onset: bool,
     },
     /// Fetch the plan's pages, of the kinds that the mode fetches, and answer with [`Event::Fetched`]. What is never
     /// answered lasts until the switch's cap.
@@ -191,8 +193,8 @@ pub enum Action {
     },
 }
 
-/// The pause after a switch that was none doubles at most so often.
-const FALSE_ONSETS_MAX: u32 = 10;
+/// The time in which the onset is not believed, after one that was none, doubles at most so often: from 2 s to a minute.
+const FALSE_ONSETS_MAX: u32 = 5;
 
 #[derive(Clone, Debug)]
 struct Switching {
@@ -201,6 +203,8 @@ struct Switching {
     mode: Mode,
     plan: Arc<Plan>,
     began: Nanos,
+    /// Demand faults since.
+    faults: u64,
     /// When more than a few demand faults were last seen.
     last_fault: Nanos,
     /// When all of its plan was fetched.
@@ -228,7 +232,10 @@ struct Tracked {
     last_end: Option<Nanos>,
     /// Of those that something else than demand faults began.
     last_announced_end: Option<Nanos>,
-    /// Switches that the onset of demand faults began and that were none, or that reclaim undid, since one that was.
+    /// Of those that faults began on pages that were not planned, and that need not have been switches: they count for nothing
+    /// else here, except once they were found to be switches.
+    last_unplanned_end: Option<Nanos>,
+    /// Switches that the onset of planned faults began and that were none, or that reclaim undid, since one that was.
     false_onsets: u32,
     records: VecDeque<SwitchRecord>,
 }
@@ -288,7 +295,18 @@ impl Machine {
 
     /// Whether an application is being switched to.
     pub fn is_switching(&self, app: &AppId) -> bool {
-        self.apps.get(app).is_some_and(|t| t.switching.is_some())
+        self.source(app).is_some()
+    }
+
+    /// Whether demand faults can begin a switch to an application: none is under way, or one that may be none.
+    pub fn awaits_onset(&self, app: &AppId) -> bool {
+        matches!(self.source(app), None | Some(Source::Unplanned))
+    }
+
+    /// What began the switch to an application that is under way.
+    fn source(&self, app: &AppId) -> Option<Source> {
+        let switching = self.apps.get(app)?.switching.as_ref();
+        switching.map(|switching| switching.source)
     }
 
     /// When the next [`Event::Tick`] is due: a switch ends, or headroom is to be looked after.
@@ -322,12 +340,22 @@ impl Machine {
                 count,
                 last_at,
             } => {
-                let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
-                let quiet = count < self.params.switch.quiet_faults;
-                if let (Some(switching), false) = (switching, quiet) {
+                let Some(tracked) = self.apps.get_mut(&app) else {
+                    return Vec::new();
+                };
+                let Some(switching) = &mut tracked.switching else {
+                    return Vec::new();
+                };
+                if count >= self.params.switch.quiet_faults {
                     switching.last_fault = switching.last_fault.max(last_at);
                 }
-                Vec::new()
+                switching.faults += count;
+                let is_unplanned = switching.source == Source::Unplanned;
+                let faults = switching.faults;
+                match is_unplanned && tracked.is_switch_by_size(faults) {
+                    true => tracked.prove(now, &app, Source::Onset, self.mode),
+                    false => Vec::new(),
+                }
             }
             Event::Fetched { app, switch } => {
                 let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
@@ -404,38 +432,38 @@ impl Machine {
         let Some(tracked) = self.apps.get_mut(app) else {
             return Vec::new();
         };
-        let within = |last: Option<Nanos>, ms: u64| {
-            let pause = ms.saturating_mul(NANOS_PER_MS);
-            last.is_some_and(|last| now < last.saturating_add(pause))
-        };
         let params = &self.params.switch;
-        let under_way = tracked.switching.as_ref().map(|switching| switching.source);
-        // Faults in the background may have begun a switch: a user's signal begins another, unless the faults are what it
-        // led to.
-        let repeat_ms = match (under_way, source) {
-            (Some(Source::Onset), Source::Explicit | Source::Focus | Source::Thaw) => {
-                params.repeat_ms.min(params.onset_window_ms)
-            }
-            _ => params.repeat_ms,
+        let source = match source {
+            Source::Onset if tracked.doubts_onset(now, params) => Source::Unplanned,
+            source => source,
         };
-        let doubled = 1 << tracked.false_onsets.min(FALSE_ONSETS_MAX);
-        let onset_pause_ms = params.onset_pause_ms.saturating_mul(doubled);
-        let repeats = within(tracked.last_begin, repeat_ms)
-            || source == Source::Onset && within(tracked.last_end, onset_pause_ms);
-        let superfluous = under_way.is_some_and(|under_way| match source {
-            Source::Explicit => false,
-            Source::Focus | Source::Thaw => under_way != Source::Onset,
-            Source::Onset => true,
-        });
-        if self.mode == Mode::Off || repeats || superfluous {
+        if self.mode == Mode::Off || !tracked.heeds(now, source, params) {
             return Vec::new();
         }
-        tracked.last_begin = Some(now);
-        if self.mode.fetches() && tracked.rest.takes_one() {
+        let window = self.params.switch.onset_window_ms * NANOS_PER_MS;
+        let is_same = |switching: &Switching| {
+            let is_onset = source == Source::Onset || now < switching.began.saturating_add(window);
+            switching.source == Source::Unplanned && is_onset
+        };
+        if tracked.switching.as_ref().is_some_and(is_same) {
+            return tracked.prove(now, app, source, self.mode);
+        }
+        let is_unplanned = source == Source::Unplanned;
+        if !is_unplanned {
+            tracked.last_begin = Some(now);
+        }
+        let is_left_alone = match is_unplanned {
+            true => tracked.rest.left() > 0,
+            false => tracked.rest.takes_one(),
+        };
+        if self.mode.fetches() && is_left_alone {
             return Vec::new();
         }
         let mut actions = self.end(now, app, EndCause::Superseded);
-        let mode = self.mode;
+        let mode = match (is_unplanned, self.mode) {
+            (true, mode) if mode.fetches() => Mode::Observe,
+            (_, mode) => mode,
+        };
         let Some(tracked) = self.apps.get_mut(app) else {
             return actions;
         };
@@ -443,17 +471,17 @@ impl Machine {
             collecting.superseded = true;
         }
         let number = tracked.next_number;
-        let plan = Arc::clone(tracked.model.plan());
         tracked.next_number += 1;
         self.ahead.stop();
         // A switch that no file page is fetched for is there to be observed.
         let files = !mode.fetches_files() || tracked.file_watch.takes_one();
-        tracked.switching = Some(Switching {
+        let switching = tracked.switching.insert(Switching {
             number,
             source,
             mode,
-            plan: Arc::clone(&plan),
+            plan: Arc::clone(tracked.model.plan()),
             began: now,
+            faults: 0,
             last_fault: now,
             fetched: None,
         });
@@ -461,15 +489,9 @@ impl Machine {
             app: app.clone(),
             switch: number,
             files,
+            awaits_onset: is_unplanned,
         });
-        if mode.fetches() {
-            actions.push(Action::Fetch {
-                app: app.clone(),
-                switch: number,
-                plan,
-                mode,
-            });
-        }
+        actions.extend(switching.fetch(app));
         actions
     }
 
@@ -481,11 +503,17 @@ impl Machine {
             return Vec::new();
         };
         let collect = switching.collect(app, tracked.model.known());
-        tracked.last_end = Some(now);
-        if switching.source != Source::Onset {
-            tracked.last_announced_end = Some(now);
+        match switching.source {
+            Source::Explicit | Source::Focus | Source::Thaw => {
+                tracked.last_end = Some(now);
+                tracked.last_announced_end = Some(now);
+            }
+            Source::Onset => tracked.last_end = Some(now),
+            Source::Unplanned => tracked.last_unplanned_end = Some(now),
         }
-        switching.tell(&mut tracked.rest, cause, &self.params);
+        if switching.source != Source::Unplanned {
+            switching.tell(&mut tracked.rest, cause, &self.params);
+        }
         tracked.collecting = Some(Collecting {
             switching,
             ended: now,
@@ -564,8 +592,11 @@ impl Machine {
         }
         let Switching { plan, mode, .. } = &collecting.switching;
         let mut record = record_of(&tracked.model, &collecting, &seen);
-        if tracked.is_background(&record) {
+        if record.void.is_none() && tracked.is_background(&record) {
             (record.void, seen.void) = (Some(Void::Background), Some(Void::Background));
+        }
+        if record.void.is_none() {
+            tracked.last_end = tracked.last_end.max(Some(collecting.ended));
         }
         tracked.false_onsets = match (record.void, record.source) {
             (Some(Void::Reclaimed | Void::Background), Source::Onset) => {
@@ -594,16 +625,62 @@ impl Machine {
 }
 
 impl Tracked {
+    /// Whether planned faults are not believed to begin a switch, since those before fetched in vain.
+    fn doubts_onset(&self, now: Nanos, params: &SwitchParams) -> bool {
+        let doubled = 1 << self.false_onsets.min(FALSE_ONSETS_MAX);
+        self.false_onsets > 0
+            && is_within(
+                now,
+                self.last_end,
+                params.onset_pause_ms.saturating_mul(doubled),
+            )
+    }
+
+    /// What was observed as unplanned faults is a switch: what was seen of it counts, and its plan is fetched from now on.
+    fn prove(&mut self, now: Nanos, app: &AppId, source: Source, mode: Mode) -> Vec<Action> {
+        self.last_begin = Some(now);
+        let Some(switching) = &mut self.switching else {
+            return Vec::new();
+        };
+        (switching.source, switching.mode) = (source, mode);
+        switching.plan = Arc::clone(self.model.plan());
+        switching.last_fault = now;
+        switching.fetch(app).into_iter().collect()
+    }
+
+    /// Whether this signal begins a switch, or says what one is that is under way.
+    fn heeds(&self, now: Nanos, source: Source, params: &SwitchParams) -> bool {
+        let within = |last, ms| is_within(now, last, ms);
+        let under_way = self.switching.as_ref().map(|switching| switching.source);
+        let is_announced = matches!(source, Source::Explicit | Source::Focus | Source::Thaw);
+        // Faults in the background may have begun a switch: a user's signal begins another, unless the faults are what it
+        // led to.
+        let repeat_ms = match under_way {
+            Some(Source::Onset) if is_announced => params.repeat_ms.min(params.onset_window_ms),
+            _ => params.repeat_ms,
+        };
+        let pause_ms = params.onset_pause_ms;
+        let is_paused = match source {
+            Source::Explicit | Source::Focus | Source::Thaw => false,
+            Source::Onset => within(self.last_end, pause_ms),
+            Source::Unplanned => {
+                within(self.last_end, pause_ms) || within(self.last_unplanned_end, pause_ms)
+            }
+        };
+        let is_superfluous = under_way.is_some_and(|under_way| match source {
+            Source::Explicit => false,
+            Source::Focus | Source::Thaw => !matches!(under_way, Source::Onset | Source::Unplanned),
+            Source::Onset => under_way != Source::Unplanned,
+            Source::Unplanned => true,
+        });
+        !(within(self.last_begin, repeat_ms) || is_paused || is_superfluous)
+    }
+
     /// What a switch to it needs.
     fn need(&self, app: &AppId) -> Need {
         /// Switches whose misses are thought to come again.
         const LAST: usize = 4;
-        let last = self
-            .records
-            .iter()
-            .rev()
-            .filter(|record| record.void.is_none());
-        let missed = last.take(LAST).map(SwitchRecord::missed_pages);
+        let missed = self.last_switches(LAST).map(SwitchRecord::missed_pages);
         Need {
             app: app.clone(),
             plan: Arc::clone(self.model.plan()),
@@ -611,15 +688,28 @@ impl Tracked {
         }
     }
 
+    /// Its last switches that were observed to their end, at most `most`, newest first.
+    fn last_switches(&self, most: usize) -> impl Iterator<Item = &SwitchRecord> {
+        let records = self.records.iter().rev();
+        records.filter(|record| record.void.is_none()).take(most)
+    }
+
     /// Whether a switch that demand faults began was none: see [`Void::Background`]. What is learned from is what a switch to
-    /// the application uses, and its timers in the background use little of that.
+    /// the application uses, and its timers use little of that. What uses other pages, but as many, is a switch that the plan
+    /// does not know yet; and what uses much of the plan may be small.
     fn is_background(&self, record: &SwitchRecord) -> bool {
         const USED_MIN: f64 = 0.5;
-        let is_announced = self.records.iter().any(|r| r.source != Source::Onset);
-        record.void.is_none()
-            && record.source == Source::Onset
-            && is_announced
-            && record.used_share().is_some_and(|used| used < USED_MIN)
+        matches!(record.source, Source::Onset | Source::Unplanned)
+            && record.used_share().is_none_or(|used| used < USED_MIN)
+            && !self.is_switch_by_size(record.touched_pages())
+    }
+
+    /// Whether what touched so many pages was a switch: more than a quarter of what the largest of the last few touched.
+    fn is_switch_by_size(&self, pages: u64) -> bool {
+        const LAST: usize = 8;
+        const SIZE_RATIO: u64 = 4;
+        let largest = self.last_switches(LAST).map(SwitchRecord::touched_pages);
+        pages > largest.max().unwrap_or(0) / SIZE_RATIO
     }
 
     /// Decides when file accesses are observed next. The paper's profile is of switches that are observed, each of them.
@@ -636,6 +726,12 @@ impl Tracked {
             self.file_watch.learn(outcome, interval_max);
         }
     }
+}
+
+/// Whether it is less than `ms` after `last`.
+fn is_within(now: Nanos, last: Option<Nanos>, ms: u64) -> bool {
+    let pause = ms.saturating_mul(NANOS_PER_MS);
+    last.is_some_and(|last| now < last.saturating_add(pause))
 }
 
 fn record_of(model: &AppModel, collecting: &Collecting, seen: &Observation) -> SwitchRecord {
@@ -659,6 +755,17 @@ fn record_of(model: &AppModel, collecting: &Collecting, seen: &Observation) -> S
 }
 
 impl Switching {
+    /// Nothing, where its mode fetches nothing.
+    fn fetch(&self, app: &AppId) -> Option<Action> {
+        let Self { plan, mode, .. } = self;
+        mode.fetches().then(|| Action::Fetch {
+            app: app.clone(),
+            switch: self.number,
+            plan: Arc::clone(plan),
+            mode: *mode,
+        })
+    }
+
     fn collect(&self, app: &AppId, known: Known) -> Action {
         Action::Collect {
             app: app.clone(),

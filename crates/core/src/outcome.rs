@@ -81,8 +81,8 @@ pub enum Void {
     EventsLost,
     /// Another switch of the same application began during it.
     Superseded,
-    /// Demand faults alone began it, in an application whose switches something else announces, and it used less than half of
-    /// what was planned: it was what the application does in the background.
+    /// Demand faults alone began it, it used less than half of what was planned and known of, and touched at most a quarter as
+    /// many pages as the largest of the last few switches: it was what the application does in the background.
     Background,
 }
 
@@ -140,6 +140,12 @@ impl SwitchRecord {
             ..
         } = &self.anon;
         precision.ratio().or(holdout_precision.ratio())
+    }
+
+    /// Anonymous pages that came in and were used: demanded, or fetched and used, by the estimate of the precision.
+    pub fn touched_pages(&self) -> u64 {
+        let precision = self.anon.precision.ratio().unwrap_or(0.0);
+        self.anon.demanded + (self.anon.fetched as f64 * precision) as u64
     }
 
     /// Pages of both kinds that the application demanded and the plan did not hold.

@@ -176,12 +176,17 @@ pub struct SwitchParams {
     pub onset_faults: u32,
     /// Window of `onset_faults`, in milliseconds.
     pub onset_window_ms: u64,
+    /// The plan knows what faults begin where at least this share of them is of planned anonymous pages. Other faults are
+    /// observed, and nothing is fetched: they are those of timers in the background, or of a switch that the plan does not know
+    /// yet.
+    pub onset_planned_share: f32,
     /// For so long after a switch, in milliseconds, demand faults are no beginning of another: the application is in
-    /// use, or being reclaimed. Twice as long each time that such a switch is undone by reclaim, or turns out to be none: what an
-    /// application does in the background is not to be held in memory against it.
+    /// use, or being reclaimed. Twice as long each time that such a switch is undone by reclaim, or turns out to be none, up to
+    /// 32 times, planned faults are taken as unplanned ones: what an application does in the background is not to be held in
+    /// memory against reclaim.
     pub onset_pause_ms: u64,
-    /// An application is largely swapped out where at least this share of the plan's anonymous pages is. Where the
-    /// plan has fewer than `onset_faults` of them, or there is none yet: of the anonymous memory of the process that faults.
+    /// Where the plan knows the faults, they begin a switch if as many planned pages again as `onset_faults` are swapped out;
+    /// where it does not, if at least this share of the anonymous memory of the process that faults is.
     pub onset_swapped_share: f32,
     /// Least time between two switches of one application, in milliseconds: a signal within it is a repetition.
     pub repeat_ms: u64,
@@ -198,6 +203,7 @@ impl Default for SwitchParams {
             retry_switches_max: 1024,
             onset_faults: 256,
             onset_window_ms: 100,
+            onset_planned_share: 0.3,
             onset_pause_ms: 2_000,
             onset_swapped_share: 0.3,
             repeat_ms: 300,
@@ -321,6 +327,7 @@ ranges!(SwitchParams in "switch" {
     retry_switches_max: 1 to 1_000_000,
     onset_faults: 0 to 1_000_000,
     onset_window_ms: 1 to 60_000,
+    onset_planned_share: 0 to 1,
     onset_pause_ms: 0 to 3_600_000,
     onset_swapped_share: 0 to 1,
     repeat_ms: 0 to 60_000,

@@ -27,6 +27,19 @@ impl Plan {
         self.anon.iter().map(|(_, targets)| targets.pages()).sum()
     }
 
+    /// How many of these pages (process id and virtual page) are among the anonymous pages planned.
+    pub fn anon_among(&self, pages: &[(i32, u64)]) -> usize {
+        let among = |(instance, targets): &(Instance, AnonTargets)| {
+            let own = pages.iter().filter(|(pid, _)| *pid == instance.pid);
+            let mut own = own.map(|(_, page)| *page).peekable();
+            // A set is made of the targets only where it is asked.
+            own.peek()?;
+            let planned = targets.all();
+            Some(own.filter(|page| planned.contains(*page)).count())
+        };
+        self.anon.iter().filter_map(among).sum()
+    }
+
     /// File pages planned, without gap pages.
     pub fn file_pages(&self) -> u64 {
         self.files.iter().map(|t| t.wanted.pages()).sum()

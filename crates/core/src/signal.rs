@@ -10,8 +10,12 @@ pub enum Source {
     Explicit,
     /// A window of the application got the focus.
     Focus,
-    /// Demand faults set in while the application was largely swapped out.
+    /// Demand faults set in of planned pages, and more of these are swapped out; or so many of others as only a switch has.
     Onset,
+    /// Demand faults set in of pages that are not planned, in a process that is largely swapped out: the application does
+    /// something in the background, or the plan does not know its switches yet. It is observed, and nothing is fetched, until
+    /// another signal says that it is a switch.
+    Unplanned,
     /// The application's cgroup was thawed.
     Thaw,
 }

@@ -7,6 +7,7 @@ use prepage_core::file::FileObservation;
 use prepage_core::history::History;
 use prepage_core::identity::{FileId, Instance};
 use prepage_core::params::Params;
+use prepage_core::plan::Plan;
 use prepage_core::run_map::RunMap;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -183,6 +184,26 @@ fn states() -> impl Strategy<Value = AnonState> {
 }
 
 proptest! {
+    #[test]
+    fn pages_among_a_plan_are_counted_by_process(
+        planned in prop::collection::vec(pieces(), 0..4),
+        asked in prop::collection::vec((0..5i32, places(), 0..120u64), 0..200),
+    ) {
+        let plan = Plan {
+            anon: (0..).zip(&planned).map(|(pid, pieces)| {
+                let instance = Instance { pid, start_ticks: 0, exec: 0 };
+                (instance, AnonTargets::new(pieces.clone()))
+            }).collect(),
+            ..Plan::default()
+        };
+        let asked: Vec<_> = asked.into_iter().map(|(pid, place, after)| (pid, place + after)).collect();
+        let is_planned = |&&(pid, page): &&(i32, u64)| {
+            let mut pieces = planned.get(pid as usize).into_iter().flatten();
+            pieces.any(|(extent, ..)| (extent.start..extent.end()).contains(&page))
+        };
+        prop_assert_eq!(plan.anon_among(&asked), asked.iter().filter(is_planned).count());
+    }
+
     #[test]
     fn targets_are_their_pages_by_rank(pieces in pieces()) {
         let targets = AnonTargets::new(pieces.clone());

@@ -161,6 +161,7 @@ fn sources() -> impl Strategy<Value = Source> {
         Source::Explicit,
         Source::Focus,
         Source::Onset,
+        Source::Unplanned,
         Source::Thaw,
     ])
 }
@@ -395,12 +396,18 @@ impl Model {
         let mode = self.machine.mode();
         for action in actions {
             match action {
-                Action::Observe { app, switch, files } => {
+                Action::Observe {
+                    app,
+                    switch,
+                    files,
+                    awaits_onset,
+                } => {
                     assert_ne!(mode, Mode::Off);
                     assert!(
-                        *files || mode.fetches_files(),
+                        *files || mode.fetches_files() && !awaits_onset,
                         "nothing else is there to see"
                     );
+                    assert_eq!(*awaits_onset, self.machine.awaits_onset(app));
                     assert!(
                         self.observing.insert((app.clone(), *switch)),
                         "observed twice"
@@ -413,7 +420,7 @@ impl Model {
                     ..
                 } => {
                     assert_eq!(*fetched, mode);
-                    assert!(mode.fetches());
+                    assert!(mode.fetches() && !self.machine.awaits_onset(app));
                     let model = self.machine.app(app).expect("it is tracked");
                     assert_eq!(plan, model.plan());
                 }
@@ -549,9 +556,13 @@ impl Model {
         model.accepted += 1;
         let mut records = self.machine.records(app).rev();
         let record = records.next().expect("it was recorded");
-        let is_background = record.source == Source::Onset
-            && record.used_share().is_some_and(|used| used < 0.5)
-            && records.any(|earlier| earlier.source != Source::Onset);
+        let mut largest = 0;
+        for earlier in records.filter(|earlier| earlier.void.is_none()).take(8) {
+            largest = earlier.touched_pages().max(largest);
+        }
+        let is_background = [Source::Onset, Source::Unplanned].contains(&record.source)
+            && record.used_share().is_none_or(|used| used < 0.5)
+            && record.touched_pages() <= largest / 4;
         let void = match (superseded, seen.void) {
             (true, _) => Some(Void::Superseded),
             (false, None) if is_background => Some(Void::Background),
@@ -875,83 +886,161 @@ fn the_focus_supersedes_a_switch_that_faults_began_some_time_ago() {
     assert!(!after_ms(Source::Onset, 50));
     assert!(after_ms(Source::Onset, 200));
     assert!(!after_ms(Source::Focus, 1_000));
+    assert!(!after_ms(Source::Unplanned, 50));
+    assert!(after_ms(Source::Unplanned, 200));
+}
+
+#[test]
+fn unplanned_faults_fetch_nothing_until_something_says_that_they_are_a_switch() {
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    // Begins a switch by unplanned faults. Returns what this event leads to, so many milliseconds later.
+    let then = |ms: u64, event: Event| {
+        let (mut model, instance) = tracked(Params::default());
+        (0..4).for_each(|_| switch(&mut model, instance, &all));
+        model.now += 10_000 * NANOS_PER_MS;
+        let (mut machine, now) = (model.machine, model.now);
+        let source = Source::Unplanned;
+        let begun = machine.step(now, Event::Begin { app: id(0), source });
+        assert!(matches!(
+            begun[..],
+            [Action::Observe {
+                awaits_onset: true,
+                ..
+            }]
+        ));
+        let actions = machine.step(now + ms * NANOS_PER_MS, event);
+        (actions, machine.awaits_onset(&id(0)))
+    };
+    let begin = |source| Event::Begin { app: id(0), source };
+    let faults = |count| Event::DemandFaults {
+        app: id(0),
+        count,
+        last_at: 0,
+    };
+    let is_fetch = |actions: &[Action]| matches!(actions, [Action::Fetch { switch: 5, mode: Mode::Full, plan, .. }] if plan.anon_pages() == 128);
+    // Planned faults follow, or the user's signal for what has led to them, or as many faults as a switch has.
+    for (ms, event) in [
+        (1, begin(Source::Onset)),
+        (500, begin(Source::Onset)),
+        (50, begin(Source::Focus)),
+        (1, faults(33)),
+    ] {
+        let (actions, awaits) = then(ms, event);
+        assert!(is_fetch(&actions) && !awaits, "{actions:?}");
+    }
+    for event in [begin(Source::Unplanned), faults(32)] {
+        assert_eq!(then(1, event), (Vec::new(), true));
+    }
+    // Later, the user's signal begins another.
+    for source in [Source::Focus, Source::Thaw, Source::Explicit] {
+        let (actions, awaits) = then(150, begin(source));
+        let [
+            Action::Collect { .. },
+            Action::Observe {
+                awaits_onset: false,
+                ..
+            },
+            fetch,
+        ] = &actions[..]
+        else {
+            panic!("no switch by {source:?}: {actions:?}");
+        };
+        assert!(matches!(fetch, Action::Fetch { switch: 6, .. }) && !awaits);
+    }
 }
 
 #[test]
 fn what_reclaim_undoes_the_onset_begins_ever_less_often() {
     let params = Params::default();
     let pause_ms = params.switch.onset_pause_ms;
-    let mut machine = Machine::new(params, Mode::Observe);
-    let (app, profile) = (id(0), Box::default());
-    machine.step(0, Event::Tracked { app, profile });
-    let mut now_ms = 0;
+    let (model, instance) = tracked(params);
+    let (mut machine, mut now_ms) = (model.machine, 0);
     // A switch that the onset begins as soon as it may, and what it showed. Returns how long that took.
     let mut onset = |void: Option<Void>| {
         let ended_ms = now_ms;
-        let switch = loop {
+        loop {
             now_ms += 500;
+            let mut step = |event| machine.step(now_ms * NANOS_PER_MS, event);
             let (app, source) = (id(0), Source::Onset);
-            let begun = machine.step(now_ms * NANOS_PER_MS, Event::Begin { app, source });
-            if let Some(Action::Observe { switch, .. }) = begun.first() {
-                break *switch;
+            let begun = step(Event::Begin { app, source });
+            let Some(&Action::Observe {
+                switch,
+                awaits_onset,
+                ..
+            }) = begun.first()
+            else {
+                continue;
+            };
+            step(Event::End { app: id(0) });
+            let mut observation = Observation::default();
+            if !awaits_onset {
+                observation.void = void;
+                let faulted = ExtentSet::from(vec![Extent::new(0, 64)]);
+                let seen = AnonObservation {
+                    faulted,
+                    ..AnonObservation::default()
+                };
+                observation.anon.insert(instance, seen);
             }
-        };
-        let paused_ms = now_ms - ended_ms;
-        machine.step(now_ms * NANOS_PER_MS, Event::End { app: id(0) });
-        let observation = Observation {
-            void,
-            ..Observation::default()
-        };
-        let observed = Event::Observed {
-            app: id(0),
-            switch,
-            observation: Box::new(observation),
-        };
-        machine.step(now_ms * NANOS_PER_MS, observed);
-        paused_ms
+            let (app, observation) = (id(0), Box::new(observation));
+            step(Event::Observed {
+                app,
+                switch,
+                observation,
+            });
+            // What is not believed is observed, and is none here.
+            if !awaits_onset {
+                return now_ms - ended_ms;
+            }
+        }
     };
     onset(Some(Void::Reclaimed));
     assert_eq!(onset(Some(Void::Reclaimed)), 2 * pause_ms);
     assert_eq!(onset(Some(Void::Reclaimed)), 4 * pause_ms);
     assert_eq!(onset(None), 8 * pause_ms);
     assert_eq!(onset(None), pause_ms);
+    (0..5).for_each(|_| {
+        onset(Some(Void::Reclaimed));
+    });
+    assert_eq!(onset(Some(Void::Reclaimed)), 32 * pause_ms);
+    assert_eq!(onset(None), 32 * pause_ms);
 }
 
 #[test]
-fn what_an_application_does_in_the_background_teaches_nothing_and_begins_ever_less_often() {
+fn what_an_application_does_in_the_background_teaches_nothing() {
     let params = Params::default();
     let pause = params.switch.onset_pause_ms * NANOS_PER_MS;
     let (mut model, instance) = tracked(params);
     let all = ExtentSet::from(vec![Extent::new(0, 128)]);
     let few = ExtentSet::from(vec![Extent::new(0, 16)]);
-    for _ in 0..4 {
-        switch(&mut model, instance, &all);
+    let others = ExtentSet::from(vec![Extent::new(200, 24)]);
+    (0..4).for_each(|_| switch(&mut model, instance, &all));
+    // What was learned from it, however often it comes.
+    for number in 0..3 {
+        for (source, pages) in [(Source::Onset, &few), (Source::Unplanned, &others)] {
+            model.now += pause << number;
+            switch_by(&mut model, instance, pages, source);
+            let record = model.machine.records(&id(0)).last().expect("a record");
+            assert_eq!(
+                (record.source, record.void),
+                (source, Some(Void::Background))
+            );
+            assert_eq!(planned_pages(&model), 128);
+        }
     }
-    let planned = |model: &Model| {
-        model
-            .machine
-            .app(&id(0))
-            .expect("tracked")
-            .plan()
-            .anon_pages()
-    };
-    assert_eq!(planned(&model), 128);
-    for number in 0..3u64 {
-        model.now += pause << number;
-        switch_by(&mut model, instance, &few, Source::Onset);
-        let record = model.machine.records(&id(0)).last().expect("a record");
-        assert_eq!(
-            (record.source, record.void),
-            (Source::Onset, Some(Void::Background))
-        );
-        assert_eq!(planned(&model), 128);
-        // Neither before its time, nor because somebody switches to it.
-        switch(&mut model, instance, &all);
-        model.now += (pause << (number + 1)) - 2_000 * NANOS_PER_MS;
-        let begun = model.machine.records(&id(0)).count();
-        switch_by(&mut model, instance, &few, Source::Onset);
-        assert_eq!(model.machine.records(&id(0)).count(), begun);
-    }
+    // What was fetched for in vain is not fetched for soon, but observed.
+    model.now += pause;
+    let source = Source::Onset;
+    model.run(Step::Begin { app: 0, source });
+    let machine = &model.machine;
+    assert!(machine.is_switching(&id(0)) && machine.awaits_onset(&id(0)));
+    model.run(Step::End { app: 0 });
+    model.run(Step::Observed {
+        app: 0,
+        behind: 0,
+        is_faithful: false,
+        seen: Box::default(),
+    });
     model.now += pause << 3;
     switch_by(&mut model, instance, &all, Source::Onset);
     let record = model.machine.records(&id(0)).last().expect("a record");
@@ -960,6 +1049,25 @@ fn what_an_application_does_in_the_background_teaches_nothing_and_begins_ever_le
         (Source::Onset, None),
         "it was one"
     );
+}
+
+#[test]
+fn a_switch_that_the_plan_does_not_know_teaches_by_its_size() {
+    let (mut model, instance) = tracked(Params::default());
+    let old = ExtentSet::from(vec![Extent::new(0, 64)]);
+    let new = ExtentSet::from(vec![Extent::new(100, 64)]);
+    (0..4).for_each(|_| switch(&mut model, instance, &old));
+    for _ in 0..8 {
+        model.now += 10_000 * NANOS_PER_MS;
+        switch_by(&mut model, instance, &new, Source::Unplanned);
+        let record = model.machine.records(&id(0)).last().expect("a record");
+        assert_eq!(
+            (record.source, record.void, record.mode),
+            (Source::Unplanned, None, Mode::Observe)
+        );
+    }
+    let plan = model.machine.app(&id(0)).expect("it is tracked").plan();
+    assert_eq!(plan.anon[0].1.all(), new, "the old pages are forgotten");
 }
 
 #[test]
@@ -1002,23 +1110,6 @@ fn what_was_switched_to_last_and_what_was_announced_last_may_be_in_use() {
     assert_eq!(in_use_after(Source::Onset), [id(1)]);
 }
 
-#[test]
-fn where_nothing_else_announces_switches_every_onset_teaches() {
-    let (mut model, instance) = tracked(Params::default());
-    let (all, few) = (Extent::new(0, 128), Extent::new(0, 16));
-    for accessed in [all, all, all, few] {
-        model.now += 10_000 * NANOS_PER_MS;
-        switch_by(
-            &mut model,
-            instance,
-            &ExtentSet::from(vec![accessed]),
-            Source::Onset,
-        );
-        let record = model.machine.records(&id(0)).last().expect("a record");
-        assert_eq!((record.source, record.void), (Source::Onset, None));
-    }
-}
-
 /// A machine that follows one process of one application.
 fn tracked(params: Params) -> (Model, Instance) {
     let mut model = Model::new(params, true);
@@ -1046,11 +1137,17 @@ fn switch_by(model: &mut Model, instance: Instance, accessed: &ExtentSet, source
     let app = model.machine.app(&id(0)).expect("it is tracked");
     let planned = app.plan().anon.first();
     let planned = planned.map(|(_, t)| t.clone()).unwrap_or_default();
+    let is_fetched = source != Source::Unplanned;
+    let (fetched, known) = match is_fetched {
+        true => (planned.all(), planned.watch()),
+        false => (ExtentSet::default(), planned.all()),
+    };
+    let faulted = accessed.difference(&fetched);
     let seen = AnonObservation {
-        faulted: accessed.difference(&planned.all()),
-        used: planned.watch().intersection(accessed),
-        unused: planned.watch().difference(accessed),
-        fetched: planned.all(),
+        used: known.intersection(accessed).difference(&faulted),
+        unused: known.difference(accessed),
+        faulted,
+        fetched,
         order: Vec::new(),
     };
     model.run(Step::Deadline);
@@ -1061,7 +1158,7 @@ fn switch_by(model: &mut Model, instance: Instance, accessed: &ExtentSet, source
     model.run(Step::Observed {
         app: 0,
         behind: 0,
-        is_faithful: true,
+        is_faithful: is_fetched,
         seen: Box::new(seen),
     });
     model.run(Step::Tick { after_ms: 1_000 });

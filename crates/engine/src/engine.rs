@@ -67,6 +67,8 @@ struct Switch {
     copy: Option<Members>,
     /// Whether file accesses are recorded for it.
     files: bool,
+    /// Whether the onset of another is waited for.
+    awaits_onset: bool,
     job: Option<Arc<Job>>,
     path_us: u64,
 }
@@ -206,6 +208,12 @@ impl Engine {
 
     fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {
         let switch = self.switches.entry(app.clone()).or_default();
+        if std::mem::take(&mut switch.awaits_onset) {
+            // What was observed as unplanned faults turned out to be a switch.
+            switch.copy = self.aims.remove(app).or(switch.copy.take());
+            self.refresh_due.push(app.clone());
+            self.observer.ring_done();
+        }
         let members = self.roster.members(app, switch.copy.as_ref());
         let fetch = &self.params.fetch;
         let mode = match (fetch.core_policy, mode) {
@@ -224,14 +232,13 @@ impl Engine {
         job.announce_end(self.observer.outbox().clone(), fetched);
         let job = Arc::new(job);
         let woken = self.pool.run(&job);
-        switch.began = now;
         switch.path_us = woken.saturating_sub(now) / 1_000;
         switch.job = Some(job).filter(|job| !job.is_empty());
     }
 
     /// Before the fetch, so that nothing of it is missed; hence only what takes microseconds. The rest is done in
     /// [`Executor::events`], once the fetch has begun.
-    fn observe(&mut self, now: Nanos, app: &AppId, files: bool) {
+    fn observe(&mut self, now: Nanos, app: &AppId, files: bool, awaits_onset: bool) {
         self.reclaimer.stop();
         if let (true, false, Some(trace)) = (files, self.records_files(), &self.trace) {
             // A kernel that refuses now shows in a switch without file events.
@@ -239,6 +246,7 @@ impl Engine {
         }
         let switch = self.switches.entry(app.clone()).or_default();
         (switch.began, switch.files) = (now, files);
+        switch.awaits_onset = awaits_onset;
         switch.copy = self.aims.remove(app);
         if files {
             let copies = self.roster.copies(app);
@@ -256,7 +264,8 @@ impl Engine {
         for app in std::mem::take(&mut self.refresh_due) {
             let found = self.roster.refresh(&app);
             self.events.extend(found);
-            if let Some(faults) = &self.faults {
+            let awaits_onset = self.switches.values().all(|switch| switch.awaits_onset);
+            if let (Some(faults), false) = (&self.faults, awaits_onset) {
                 faults.set_onset(false);
             }
         }
@@ -383,7 +392,12 @@ impl Executor for Engine {
                 plan,
                 mode,
             } => self.fetch(now, &app, switch, &plan, mode),
-            Action::Observe { app, files, .. } => self.observe(now, &app, files),
+            Action::Observe {
+                app,
+                files,
+                awaits_onset,
+                ..
+            } => self.observe(now, &app, files, awaits_onset),
             Action::Collect {
                 app,
                 switch,
@@ -453,6 +467,12 @@ impl Executor for Engine {
         }
         self.params = params.clone();
         Ok(())
+    }
+
+    fn recent_faults(&self, app: &AppId, since: Nanos) -> Vec<(i32, u64)> {
+        let is_theirs = |pid| self.roster.app_of(pid) == Some(app);
+        let log = self.faults.as_ref();
+        log.map_or_else(Vec::new, |log| log.recent(is_theirs, since))
     }
 
     fn app_of(&self, pid: i32) -> Option<AppId> {

@@ -65,6 +65,10 @@ pub trait Executor {
     /// Demand faults since the last call, of all processes of the machine, by process.
     fn drain_faults(&mut self) -> Vec<FaultBurst>;
 
+    /// The application's demand faults since `since`, as far as they were drained and are kept
+    /// ([`crate::ObserveParams::lookback_ms`]): process id and virtual page.
+    fn recent_faults(&self, app: &AppId, since: Nanos) -> Vec<(i32, u64)>;
+
     /// The application that a process belongs to, among those followed.
     fn app_of(&self, pid: i32) -> Option<AppId>;
 

@@ -123,13 +123,14 @@ fn app(switch: &serde_json::Value) -> &str {
 }
 
 impl Service {
-    /// Starts service and agent in their group, with this configuration.
+    /// Starts the service in its group, with this configuration, and its agent, if it is told of the focus from the beginning.
     pub fn start(
         directory: &Path,
         places: &Places,
         session: &Session,
         group: Group,
         config: &str,
+        is_told: bool,
     ) -> Result<Self> {
         let mut service = Self::start_alone(directory, places, group, config)?;
         let mut command = command_in(&service.group, &service.command.to_string_lossy())?;
@@ -146,7 +147,7 @@ impl Service {
             command,
             process: None,
         };
-        agent.set_running(true)?;
+        agent.set_running(is_told)?;
         service.agent = Some(agent);
         Ok(service)
     }

@@ -35,6 +35,8 @@ struct Script {
     bursts: Vec<FaultBurst>,
     events: Vec<Event>,
     swapped_share: f32,
+    /// What faulted lately.
+    recent: Vec<(i32, u64)>,
     /// What the next switch shows; nothing after that.
     observation: Observation,
     /// Pages asked for, each time that the share was asked for.
@@ -140,6 +142,10 @@ impl Executor for Scripted {
     fn drain_faults(&mut self) -> Vec<FaultBurst> {
         silence(&self.faults);
         std::mem::take(&mut self.script().bursts)
+    }
+
+    fn recent_faults(&self, _app: &AppId, _since: Nanos) -> Vec<(i32, u64)> {
+        self.script().recent.clone()
     }
 
     fn app_of(&self, pid: i32) -> Option<AppId> {
@@ -305,49 +311,76 @@ fn teach(rig: &Rig, app: AppId, pid: i32, pages: u64) {
     });
 }
 
-#[test]
-fn the_onset_of_more_faults_than_are_planned_is_judged_by_the_process() {
-    let config = "onset_faults = 48\nquiet_ms = 20\nrepeat_ms = 0\nonset_pause_ms = 0\n";
-    let rig = Rig::start(&format!("[switch]\n{config}"));
-    let apps = TempDir::new();
-    let app = application(&apps, "small");
-    let id = rig.track(app.pid());
-    teach(&rig, id, app.pid(), 40);
-    // Whatever the planned pages' share is, the process itself is in memory.
-    rig.executor.script().swapped_share = 0.9;
-    rig.executor.fault(app.pid(), 60);
-    wait_until("the burst to be taken", || {
-        rig.executor.script().bursts.is_empty()
-    });
-    rig.call("Status", serde_json::json!({}));
-    assert_eq!(rig.executor.begun(), 1);
-    assert!(rig.executor.script().sampled.is_empty());
-}
-
-#[test]
-fn the_onset_of_faults_is_judged_by_the_planned_pages() {
-    let config = "onset_faults = 48\nquiet_ms = 20\nrepeat_ms = 0\nonset_pause_ms = 0\n";
-    let rig = Rig::start(&format!("[switch]\n{config}"));
+/// A service that knows 1000 pages of an application, the first of them 100.
+fn planned(config: &str) -> (Rig, TempDir, Running) {
+    let rig = Rig::start(&format!(
+        "[switch]\nonset_faults = 48\nrepeat_ms = 0\nonset_pause_ms = 0\n{config}"
+    ));
     let apps = TempDir::new();
     let app = application(&apps, "planned");
     let id = rig.track(app.pid());
     teach(&rig, id, app.pid(), 1000);
-    // Its pages are in memory: no switch. They are not: one.
-    rig.executor.fault(app.pid(), 60);
-    wait_until("the burst to be taken", || {
+    (rig, apps, app)
+}
+
+/// Sixty faults of a process, in two bursts, of pages from `first` on.
+fn fault_from(rig: &Rig, pid: i32, first: u64) {
+    rig.executor.script().recent = (first..first + 60).map(|page| (pid, page)).collect();
+    rig.executor.fault(pid, 30);
+    rig.executor.fault(pid, 30);
+    wait_until("the bursts to be taken", || {
         rig.executor.script().bursts.is_empty()
     });
     rig.call("Status", serde_json::json!({}));
+}
+
+#[test]
+fn the_onset_of_planned_faults_is_judged_by_the_planned_pages() {
+    let (rig, _apps, app) = planned("quiet_ms = 20\n");
+    // Its pages are in memory: no switch. They are not: one.
+    fault_from(&rig, app.pid(), 100);
     assert_eq!(rig.executor.begun(), 1);
     rig.executor.script().swapped_share = 0.9;
-    rig.executor.fault(app.pid(), 30);
-    rig.executor.fault(app.pid(), 30);
+    fault_from(&rig, app.pid(), 100);
     wait_until("the switch", || rig.sources() == ["explicit", "onset"]);
     let sampled = rig.executor.script().sampled.clone();
     assert!(
         sampled.iter().all(|&pages| (1..=256).contains(&pages)),
         "{sampled:?}"
     );
+}
+
+#[test]
+fn the_onset_of_unplanned_faults_is_judged_by_the_process() {
+    // Whatever the planned pages' share is, the process itself is in memory.
+    let (rig, _apps, app) = planned("quiet_ms = 20\nonset_planned_share = 0.25\n");
+    rig.executor.script().swapped_share = 0.9;
+    fault_from(&rig, app.pid(), 5_000);
+    assert_eq!(rig.executor.begun(), 1);
+    assert!(rig.executor.script().sampled.is_empty());
+    // Some of them are planned, but too few.
+    fault_from(&rig, app.pid(), 100 - 46);
+    assert_eq!(rig.executor.begun(), 1);
+    fault_from(&rig, app.pid(), 100 - 45);
+    wait_until("the switch", || rig.sources() == ["explicit", "onset"]);
+}
+
+#[test]
+fn unplanned_faults_are_observed_until_planned_ones_begin_a_switch() {
+    let config = "onset_swapped_share = 0\nquiet_ms = 2000\n";
+    let (rig, _apps, app) = planned(config);
+    let fetched = || {
+        let fetches = |a: &&Action| matches!(a, Action::Fetch { .. });
+        rig.executor.script().actions.iter().filter(fetches).count()
+    };
+    let before = fetched();
+    rig.executor.script().swapped_share = 0.9;
+    fault_from(&rig, app.pid(), 5_000);
+    assert_eq!((rig.executor.begun(), fetched()), (2, before));
+    fault_from(&rig, app.pid(), 200);
+    // It is the same switch: what was seen of it counts.
+    assert_eq!((rig.executor.begun(), fetched()), (2, before + 1));
+    wait_until("the end", || rig.sources() == ["explicit", "onset"]);
 }
 
 #[test]

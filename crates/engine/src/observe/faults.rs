@@ -161,6 +161,13 @@ impl FaultLog {
         bursts.into_values().map(|(burst, _)| burst).collect()
     }
 
+    /// The faults kept since `since`, of the processes that `wanted` wants: process id and virtual page.
+    pub fn recent(&self, wanted: impl Fn(i32) -> bool, since: Nanos) -> Vec<(i32, u64)> {
+        let recent = self.recent.iter();
+        let wanted = recent.filter(|fault| fault.at >= since && wanted(fault.pid));
+        wanted.map(|fault| (fault.pid, fault.page)).collect()
+    }
+
     /// Takes the faults of these processes since `since`.
     pub fn take(&mut self, pids: &BTreeSet<i32>, since: Nanos) -> FaultBuffer {
         let mut taken = FaultBuffer {

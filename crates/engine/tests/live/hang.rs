@@ -42,6 +42,7 @@ fn switch(rig: &mut Rig, app: &AppId, number: u64, plan: &Plan) {
         app: app.clone(),
         switch: number,
         files: true,
+        awaits_onset: false,
     };
     let collect = Action::Collect {
         app: app.clone(),

@@ -71,9 +71,12 @@ impl Rig {
     }
 
     pub fn begin(&mut self) {
+        self.begin_by(Source::Explicit);
+    }
+
+    pub fn begin_by(&mut self, source: Source) {
         self.is_fetched = false;
         let app = self.app.clone();
-        let source = Source::Explicit;
         self.step(Event::Begin { app, source });
         self.take_events();
     }
@@ -137,6 +140,7 @@ impl Rig {
             app: app.clone(),
             switch,
             files: true,
+            awaits_onset: false,
         };
         self.engine.perform(now, observe);
         self.engine.events();

@@ -7,12 +7,15 @@ use prepage_core::extent::Extent;
 use prepage_core::outcome::Void;
 use prepage_core::params::{AnonRule, Mode};
 use prepage_core::plan::Plan;
+use prepage_core::signal::Source;
 use prepage_engine::{Engine, EngineParams, Executor, Members};
+use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::process;
 use prepage_kernel::support::Support;
 use prepage_kernel::swaps::{self, SwapKind};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, eventually};
+use std::ops::Range;
 
 const PAGES: u64 = 1024;
 
@@ -49,6 +52,40 @@ fn pages_that_recur_are_there_before_they_are_touched() {
     );
     let unwanted = (0..PAGES).filter(|i| !footprint.contains(i) && entries[*i as usize].present());
     assert!(unwanted.count() < 8, "pages came in that nobody wanted");
+}
+
+#[test]
+fn unplanned_faults_that_turn_out_to_be_a_switch_count_from_the_first_on() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut params = params();
+    params.switch.onset_pause_ms = 0;
+    let mut rig = Rig::new(&child, &EngineParams::default(), params);
+    for _ in 0..3 {
+        child.swap_out();
+        rig.switch(|| child.tell_pages("read", 0..256));
+    }
+    child.swap_out();
+    let began = monotonic_ns();
+    rig.begin_by(Source::Unplanned);
+    child.tell_pages("read", 512..768);
+    rig.engine.drain_faults();
+    let faults = rig.engine.recent_faults(&rig.app, began);
+    let wanted = |page| (child.pid(), child.pages.start + page);
+    assert!((512..768).all(|page| faults.contains(&wanted(page))));
+    let later = rig.engine.recent_faults(&rig.app, monotonic_ns());
+    assert_eq!(later, []);
+    let is_out = |pages: Range<usize>| child.entries()[pages].iter().all(|e| e.swapped());
+    assert!(is_out(0..256), "it was fetched for");
+    rig.begin_by(Source::Onset);
+    rig.wait_for_fetch();
+    let record = rig.end();
+    assert_eq!((record.source, record.void), (Source::Onset, None));
+    assert!(record.anon.fetched >= 240, "{record:?}");
+    assert!(record.anon.missed >= 250, "{record:?}");
+    let model = rig.machine.app(&rig.app).expect("tracked");
+    let planned = model.plan().anon_among(&faults);
+    assert!(planned >= 250, "{planned} of them are planned next time");
 }
 
 /// As after the machine slept, whose cores but one were offline.

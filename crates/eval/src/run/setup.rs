@@ -226,14 +226,13 @@ fn start_service(
     session: &Session,
     apps: &mut [Running],
 ) -> Result<Option<Service>> {
-    if !options
-        .parameters
-        .modes
-        .iter()
-        .any(|mode| mode.needs_prepage())
-    {
+    let modes = options.parameters.modes.iter();
+    let mut modes = modes.filter(|mode| mode.needs_prepage()).peekable();
+    if modes.peek().is_none() {
         return Ok(None);
     }
+    // Where no mode that it helps in is told of the focus, it is never told.
+    let is_told = modes.any(|mode| mode.is_told_of_focus());
     let directory = options
         .prepage_bin
         .clone()
@@ -241,7 +240,7 @@ fn start_service(
     let group = sharing_group(ground, "service")?;
     let config = options.parameters.prepage_config.as_deref();
     let config = config.unwrap_or_default();
-    let service = Service::start(&directory, &ground.places, session, group, config)?;
+    let service = Service::start(&directory, &ground.places, session, group, config, is_told)?;
     for app in apps {
         app.tracked_as = service.track(&app.group)?;
     }

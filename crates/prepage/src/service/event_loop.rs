@@ -8,8 +8,10 @@ use crate::sources::api::Wants;
 use crate::sources::cores::Cores;
 use crate::sources::sleep::Sleep;
 use crate::{log_error, log_info, log_warning};
-use prepage_core::identity::AppId;
+use prepage_core::anon::AnonTargets;
+use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Event, Nanos};
+use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
 use prepage_engine::FaultBurst;
 use prepage_kernel::clock::monotonic_ns;
@@ -22,8 +24,8 @@ const LISTENING_PAUSE_NS: u64 = 1_000_000_000;
 /// Connections taken in one round: those that end are seen before the next, and make room.
 const ACCEPTED_AT_ONCE_MAX: usize = 8;
 
-/// Most planned pages looked at to see whether an application is swapped out, over all processes.
-const SAMPLE_PAGES_MAX: usize = 256;
+/// Planned pages looked at to see how many are swapped out: so many, and at most one more for each process.
+const SAMPLE_PAGES: u64 = 256;
 
 impl Service {
     pub(super) fn run_until_ended(&mut self) -> std::io::Result<()> {
@@ -155,10 +157,11 @@ impl Service {
                 continue;
             };
             if self.machine.is_switching(&app) {
-                let (count, last_at) = switching.entry(app).or_default();
+                let (count, last_at) = switching.entry(app.clone()).or_default();
                 *count += u64::from(burst.count);
                 *last_at = burst.last_at.max(*last_at);
-            } else {
+            }
+            if self.machine.awaits_onset(&app) {
                 self.see_burst(app, &burst);
             }
         }
@@ -172,37 +175,40 @@ impl Service {
     }
 
     fn see_burst(&mut self, app: AppId, burst: &FaultBurst) {
-        let reached = self.onset.add(&app, burst, &self.config.switch);
-        if reached && self.is_swapped_out(&app, burst.pid) {
-            self.begin(app, Some(burst.pid), Source::Onset);
+        let since = self.onset.add(&app, burst, &self.config.switch);
+        let source = since.and_then(|since| self.source_of_faults(&app, burst.pid, since));
+        if let Some(source) = source {
+            self.begin(app, Some(burst.pid), source);
         }
     }
 
-    /// Whether so much of this copy of the application is swapped out that demand faults mean a switch.
-    fn is_swapped_out(&self, app: &AppId, pid: i32) -> bool {
-        let Some(model) = self.machine.app(app) else {
-            return false;
+    /// What the faults since `since` are the onset of, if so much is out that they mean anything: as many planned pages again as
+    /// the faults that it takes, or, of a switch that the plan may not know, much of the process that faults.
+    fn source_of_faults(&self, app: &AppId, pid: i32, since: Nanos) -> Option<Source> {
+        let plan = self.machine.app(app)?.plan();
+        let params = &self.config.switch;
+        let faults = self.executor.recent_faults(app, since);
+        let planned = plan.anon_among(&faults) as f32;
+        let is_planned =
+            planned > 0.0 && planned >= params.onset_planned_share * faults.len() as f32;
+        if is_planned && self.planned_swapped_out(app, pid, plan) >= params.onset_faults as f32 {
+            return Some(Source::Onset);
+        }
+        let may_be_unknown = !self.machine.is_switching(app)
+            && process_swapped_share(pid) >= params.onset_swapped_share;
+        may_be_unknown.then_some(Source::Unplanned)
+    }
+
+    /// How many planned anonymous pages are swapped out, by a sample of this copy of the application.
+    fn planned_swapped_out(&self, app: &AppId, pid: i32, plan: &Plan) -> f32 {
+        let planned = plan.anon_pages();
+        let step = planned.div_ceil(SAMPLE_PAGES).max(1) as usize;
+        let sampled = |(instance, targets): &(Instance, AnonTargets)| {
+            let pages: Vec<u64> = targets.iter_pages().step_by(step).collect();
+            (*instance, pages)
         };
-        let plan = model.plan();
-        let each = SAMPLE_PAGES_MAX / plan.anon.len().max(1);
-        let sample: Vec<_> = plan
-            .anon
-            .iter()
-            .map(|(instance, targets)| {
-                let step = (targets.pages() / each.max(1) as u64).max(1) as usize;
-                let pages = targets.iter_pages().step_by(step).take(each.max(1));
-                (*instance, pages.collect::<Vec<u64>>())
-            })
-            .filter(|(_, pages)| !pages.is_empty())
-            .collect();
-        // A plan of fewer pages than the faults that were seen is not what they are about, and is in by now: as before
-        // anything is learned, the whole process's share tells.
-        let is_judge = plan.anon_pages() >= u64::from(self.config.switch.onset_faults);
-        let share = match is_judge {
-            true => self.executor.swapped_share(app, pid, &sample),
-            false => process_swapped_share(pid),
-        };
-        share >= self.config.switch.onset_swapped_share
+        let sample: Vec<_> = plan.anon.iter().map(sampled).collect();
+        self.executor.swapped_share(app, pid, &sample) * planned as f32
     }
 
     fn accept(&mut self) -> std::io::Result<()> {

@@ -180,7 +180,7 @@ impl Service {
                     }
                 }
                 action => {
-                    began |= matches!(action, Action::Observe { .. });
+                    began |= matches!(action, Action::Observe { .. } | Action::Fetch { .. });
                     self.executor.perform(now, action);
                 }
             }

@@ -20,11 +20,11 @@ pub struct OnsetWindows {
 }
 
 impl OnsetWindows {
-    /// Takes in a burst. Returns whether the application reached `onset_faults` within `onset_window_ms`; the count
-    /// then begins anew.
-    pub fn add(&mut self, app: &AppId, burst: &FaultBurst, params: &SwitchParams) -> bool {
+    /// Takes in a burst. Where the application reached `onset_faults` within `onset_window_ms`, returns since when they came, at
+    /// most a window ago, and the count begins anew.
+    pub fn add(&mut self, app: &AppId, burst: &FaultBurst, params: &SwitchParams) -> Option<Nanos> {
         if params.onset_faults == 0 || burst.count == 0 {
-            return false;
+            return None;
         }
         let length = params.onset_window_ms.saturating_mul(1_000_000).max(1);
         let window = self.windows.entry(app.clone()).or_default();
@@ -40,11 +40,12 @@ impl OnsetWindows {
             true => u64::from(burst.count) * length / span,
             false => u64::from(burst.count),
         };
+        let since = window.since.max(burst.last_at.saturating_sub(length));
         let reached = window.faults >= u64::from(params.onset_faults);
         if reached {
             self.windows.remove(app);
         }
-        reached
+        reached.then_some(since)
     }
 
     /// Forgets an application.
@@ -76,7 +77,7 @@ mod tests {
         };
         bursts
             .iter()
-            .map(|b| windows.add(&app, &burst(b), &params))
+            .map(|b| windows.add(&app, &burst(b), &params).is_some())
             .collect()
     }
 
@@ -105,6 +106,6 @@ mod tests {
             first_at: 0,
             last_at: 1,
         };
-        assert!(!OnsetWindows::default().add(&app, &burst, &params));
+        assert_eq!(OnsetWindows::default().add(&app, &burst, &params), None);
     }
 }
