@@ -4,12 +4,15 @@ CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /usr/lib/systemd
+# Which GNOME Shell its extension is for: up to 44 extensions are no modules. Without one here, a later one.
+GNOME_SHELL ?= $(shell gnome-shell --version 2>/dev/null | sed 's/[^0-9]*\([0-9]*\).*/\1/')
 
 # Where cargo builds; what is measured goes to target/ in any case.
 export CARGO_TARGET_DIR ?= target
 BIN = $(CARGO_TARGET_DIR)/release
+EXTENSION = $(PREFIX)/share/gnome-shell/extensions/prepage@prepage.org
 
-.PHONY: demo test test-report lint build install bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
+.PHONY: demo test test-report lint build install install-extension bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
     bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
@@ -36,7 +39,7 @@ build: setup-build
 	$(CARGO) build --release --workspace --locked
 
 ## What `make build` has built, to PREFIX below DESTDIR; a configuration that is there stays.
-install:
+install: install-extension
 	@[ -e $(BIN)/prepaged ] || { echo "make install: nothing is built in $(BIN): say make build first" >&2; exit 1; }
 	install -Dm755 $(BIN)/prepage  $(DESTDIR)$(PREFIX)/bin/prepage
 	install -Dm755 $(BIN)/prepage-launch $(DESTDIR)$(PREFIX)/bin/prepage-launch
@@ -47,6 +50,14 @@ install:
 	    install -Dm644 /dev/stdin $(DESTDIR)$(UNITDIR)/system/prepaged.service
 	sed 's|/usr/bin/prepage|$(PREFIX)/bin/prepage|' dist/prepage-agent.service | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(UNITDIR)/user/prepage-agent.service
+	sed 's|/usr/bin/prepage|$(PREFIX)/bin/prepage|' dist/prepage-agent.desktop | \
+	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/applications/prepage-agent.desktop
+
+## The extension that reports the focus in a session of GNOME Shell; for one user: PREFIX=~/.local.
+install-extension:
+	install -Dm644 dist/gnome-shell/metadata.json $(DESTDIR)$(EXTENSION)/metadata.json
+	sed '$(if $(filter 42 43 44,$(GNOME_SHELL)),s/^export default //)' dist/gnome-shell/extension.js | \
+	    install -Dm644 /dev/stdin $(DESTDIR)$(EXTENSION)/extension.js
 
 ## The fetch path alone: us per page, GB/s, and what a concurrently faulting application loses.
 bench-fetch: setup-build build

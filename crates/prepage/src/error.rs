@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// A configuration cannot be used: file, line, key, and what is allowed.
     Configuration(String),
-    /// No connection to the X server or to sway.
+    /// No connection to the X server or to the compositor.
     NoDisplay(String),
     /// The one of them that there was has ended.
     DisplayEnded(String),
@@ -60,9 +60,10 @@ impl std::fmt::Display for Error {
             Self::NoDisplay(error) => write!(
                 f,
                 "no connection to {error}\n\
-                 Run the agent inside the session, or give it --display. Of Wayland's compositors sway tells the\n\
-                 focus, and XWayland that of its own windows; with others, and for theirs, the onset of faults,\n\
-                 thawing and explicit calls work."
+                 Run the agent inside the session, or give it --display. Of Wayland's compositors sway and KWin\n\
+                 tell it the focus, and XWayland that of its own windows; GNOME Shell reports it by its extension\n\
+                 (gnome-extensions enable prepage@prepage.org). With others the onset of faults, thawing and\n\
+                 explicit calls work."
             ),
             Self::DisplayEnded(error) | Self::Display(error) => f.write_str(error),
         }

@@ -51,7 +51,11 @@ impl Line<'_> {
 
 /// `prepage agent`
 pub fn agent(context: &Context, display: Option<&str>, verbose: bool) -> Result<(), Failure> {
-    let mut watch = FocusWatch::open(display).map_err(|e| Failure::Local(e.to_string()))?;
+    let opened = FocusWatch::open(display).map_err(|e| Failure::Local(e.to_string()))?;
+    let (mut watch, refused) = opened;
+    if let Some(error) = refused {
+        eprintln!("prepage agent: only the focus of windows of X is seen: {error}");
+    }
     let mut line = Line {
         socket: &context.socket,
         client: Client::connect(&context.socket).ok(),

@@ -254,16 +254,16 @@ Examples:
     Doctor,
     /// Report the focus of windows to the service, from your session
     ///
-    /// The session is one of X11 or of sway. Runs until the session ends; needs no rights. prepage-agent.service starts it
-    /// with the session. It keeps running while the service is away. Only tracked applications are helped, unless
-    /// service.track of the configuration is `focused`.
+    /// The session is one of X11, sway or KDE Plasma; one of GNOME has an extension of its shell instead. Runs until the session
+    /// ends; needs no rights. prepage-agent.service starts it with the session. It keeps running while the service is away.
+    /// Only tracked applications are helped, unless service.track of the configuration is `focused`.
     #[command(after_long_help = "\
 Examples:
-  prepage agent                      in the session: $SWAYSOCK, else $DISPLAY
+  prepage agent                      in the session
   prepage agent --display :1
   prepage agent --verbose            say what is reported")]
     Agent {
-        /// The X display; without it, $SWAYSOCK, or else $DISPLAY.
+        /// The X display; without it, sway ($SWAYSOCK) or KWin ($WAYLAND_DISPLAY), or else $DISPLAY.
         #[arg(long, value_name = "DISPLAY")]
         display: Option<String>,
         /// Print each report with its delay.

@@ -1,9 +1,11 @@
 //! Window focus: the process of the window that a person turns to. Runs in the unprivileged agent, never in the service.
 
+mod plasma;
 mod sway;
 mod x11;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use std::env::var_os;
 
 /// A connection to what knows the focus of a session.
 #[derive(Debug)]
@@ -12,32 +14,53 @@ pub enum FocusWatch {
     X11(Box<x11::FocusWatch>),
     /// sway.
     Sway(sway::FocusWatch),
+    /// KWin.
+    Plasma(Box<plasma::FocusWatch>),
 }
 
 impl FocusWatch {
-    /// Connects to this X display; without one, to sway where the session is one of its (`SWAYSOCK`), and else to `DISPLAY`.
+    /// Connects to this X display; without one, to the session's compositor where that tells the focus, sway (`SWAYSOCK`) or KWin
+    /// (`WAYLAND_DISPLAY`), and else to `DISPLAY`: then the error says why not to the compositor that the session seems to have.
     ///
     /// # Errors
     /// Where nobody is there, or refuses.
-    pub fn open(display: Option<&str>) -> Result<Self> {
-        let x11 = || x11::FocusWatch::open(display).map(|watch| Self::X11(watch.into()));
-        let socket = std::env::var_os("SWAYSOCK").filter(|_| display.is_none());
-        match socket.map(|path| sway::FocusWatch::open(path.as_ref())) {
-            None => x11(),
-            Some(Ok(watch)) => Ok(Self::Sway(watch)),
-            // It may be of a session that has ended.
-            Some(Err(error)) => x11().map_err(|_| error),
+    pub fn open(display: Option<&str>) -> Result<(Self, Option<Error>)> {
+        let mut refused = None;
+        if display.is_none() {
+            for of_session in [Self::sway_of_session, Self::plasma_of_session] {
+                match of_session() {
+                    None => {}
+                    Some(Ok(watch)) => return Ok((watch, None)),
+                    // It may be of a session that has ended.
+                    Some(Err(error)) => drop(refused.get_or_insert(error)),
+                }
+            }
         }
+        match x11::FocusWatch::open(display) {
+            Ok(watch) => Ok((Self::X11(watch.into()), refused)),
+            Err(error) => Err(refused.unwrap_or(error)),
+        }
+    }
+
+    fn sway_of_session() -> Option<Result<Self>> {
+        let socket = var_os("SWAYSOCK")?;
+        Some(sway::FocusWatch::open(socket.as_ref()).map(Self::Sway))
+    }
+
+    fn plasma_of_session() -> Option<Result<Self>> {
+        var_os("WAYLAND_DISPLAY")?;
+        Some(plasma::FocusWatch::open().map(|watch| Self::Plasma(watch.into())))
     }
 
     /// Waits for a window to get the focus, and returns its process.
     ///
     /// # Errors
-    /// [`crate::error::Error::DisplayEnded`] with the session; others where what is said cannot be understood.
+    /// [`Error::DisplayEnded`] with the session; others where what is said cannot be understood.
     pub fn next_focus(&mut self) -> Result<i32> {
         match self {
             Self::X11(watch) => watch.next_focus(),
             Self::Sway(watch) => watch.next_focus(),
+            Self::Plasma(watch) => watch.next_focus(),
         }
     }
 }

@@ -1,11 +1,23 @@
-//! `prepage agent` on an X display of its own, which needs Xvfb, and with a socket that speaks as sway does.
+//! How the focus of windows reaches the service: by `prepage agent`, on an X display of its own, which needs Xvfb, and with
+//! sockets that speak as sway and KWin do; and by the extension of GNOME Shell, in the interpreter that it is for, which is gjs.
 
 mod common;
 
 use common::{Running, Service, TempDir, wait_until};
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
+use wayland_protocols_plasma::plasma_window_management::server::{
+    org_kde_plasma_window::{OrgKdePlasmaWindow, Request as WindowRequest},
+    org_kde_plasma_window_management::{
+        OrgKdePlasmaWindowManagement, Request as ManagementRequest, State,
+    },
+};
+use wayland_server::{
+    Client, DataInit, Dispatch, Display, DisplayHandle, GlobalDispatch, ListeningSocket, New,
+};
 use x11rb::connection::Connection;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, PropMode, Window, WindowClass};
 use x11rb::rust_connection::RustConnection;
@@ -220,6 +232,196 @@ fn a_socket_of_a_session_that_has_ended_is_none() {
         said.contains("no connection to sway at ") && said.contains("gone"),
         "{said}"
     );
+}
+
+/// A compositor with a window of nobody's and one of this process, which speaks as KWin does.
+#[derive(Default)]
+struct Kwin {
+    windows: Vec<OrgKdePlasmaWindow>,
+}
+
+impl Kwin {
+    /// Gives the last window the focus, from no other.
+    fn switch_to(&self) {
+        if let [_, .., last] = &self.windows[..] {
+            last.state_changed(0);
+            last.state_changed(State::Active as u32);
+        }
+    }
+}
+
+impl GlobalDispatch<OrgKdePlasmaWindowManagement, ()> for Kwin {
+    fn bind(
+        _: &mut Self,
+        _: &DisplayHandle,
+        _: &Client,
+        manager: New<OrgKdePlasmaWindowManagement>,
+        (): &(),
+        init: &mut DataInit<'_, Self>,
+    ) {
+        let manager = init.init(manager, ());
+        for pid in [0, std::process::id()] {
+            manager.window_with_uuid(0, pid.to_string());
+        }
+    }
+}
+
+impl Dispatch<OrgKdePlasmaWindowManagement, ()> for Kwin {
+    fn request(
+        kwin: &mut Self,
+        _: &Client,
+        _: &OrgKdePlasmaWindowManagement,
+        request: ManagementRequest,
+        (): &(),
+        _: &DisplayHandle,
+        init: &mut DataInit<'_, Self>,
+    ) {
+        let ManagementRequest::GetWindowByUuid {
+            id,
+            internal_window_uuid: pid,
+        } = request
+        else {
+            panic!("{request:?}");
+        };
+        let window = init.init(id, ());
+        window.state_changed(State::Active as u32);
+        window.pid_changed(pid.parse().expect("what was told"));
+        kwin.windows.push(window);
+    }
+}
+
+impl Dispatch<OrgKdePlasmaWindow, ()> for Kwin {
+    fn request(
+        _: &mut Self,
+        _: &Client,
+        _: &OrgKdePlasmaWindow,
+        request: WindowRequest,
+        (): &(),
+        _: &DisplayHandle,
+        _: &mut DataInit<'_, Self>,
+    ) {
+        panic!("{request:?}");
+    }
+}
+
+#[test]
+fn focus_is_reported_from_a_session_of_kde_plasma() {
+    let service = service();
+    track(&service, std::process::id());
+    let mut display = Display::<Kwin>::new().expect("a display");
+    let mut handle = display.handle();
+    handle.create_global::<Kwin, OrgKdePlasmaWindowManagement, ()>(16, ());
+    let path = service.directory.path().join("wayland");
+    let socket = ListeningSocket::bind_absolute(path.clone()).expect("bound");
+    let mut command = service.command(&["agent"]);
+    command.env("WAYLAND_DISPLAY", &path);
+    command.env_remove("SWAYSOCK").env_remove("DISPLAY");
+    let mut agent = Running(command.spawn().expect("prepage agent"));
+    let mut kwin = Kwin::default();
+    wait_until("the switch", || {
+        if let Some(stream) = socket.accept().expect("listening") {
+            let client = handle.insert_client(stream, Arc::new(()));
+            client.expect("a client");
+        }
+        display.dispatch_clients(&mut kwin).expect("dispatched");
+        kwin.switch_to();
+        display.flush_clients().expect("flushed");
+        has_switch_by_focus(&service)
+    });
+    drop((kwin, handle, display));
+    let status = agent.0.wait().expect("ended");
+    assert!(status.success(), "the agent ends with its session");
+}
+
+/// The extension as it is installed for this GNOME Shell, but for the socket.
+fn extension(shell: &str, directory: &TempDir, socket: &Path) -> PathBuf {
+    let mut make = Command::new("make");
+    make.arg("--directory")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .args(["install-extension", "PREFIX=/usr"])
+        .arg(format!("GNOME_SHELL={shell}"))
+        .arg(format!("DESTDIR={}", directory.path().display()));
+    let output = make.output().expect("this test needs make");
+    assert!(output.status.success(), "{output:?}");
+    let extensions = directory.path().join("usr/share/gnome-shell/extensions");
+    let mut entries = std::fs::read_dir(extensions).expect("installed");
+    let extension = entries.next().expect("one extension").expect("read").path();
+    let file = extension.join("extension.js");
+    let code = std::fs::read_to_string(&file).expect("installed");
+    let ours = code.replace("/run/prepage/prepage.sock", socket.to_str().expect("text"));
+    assert_ne!(code, ours);
+    std::fs::write(file, ours).expect("written");
+    extension
+}
+
+/// Enables the extension as this GNOME Shell would, while no window has the focus, tells it of a window of no process, of one of this
+/// process, and disables it.
+fn shell_runs(shell: &str, extension: &Path) -> Output {
+    let (mode, load) = match shell {
+        "43" => (
+            None,
+            "imports.searchPath.unshift(DIRECTORY); const extension = imports.extension.init();",
+        ),
+        _ => (
+            Some("-m"),
+            "const {default: Extension} = await import(`file://${DIRECTORY}/extension.js`);
+            const extension = new Extension({});",
+        ),
+    };
+    let script = format!(
+        "const DIRECTORY = '{}';
+        globalThis.global = {{display: {{
+            focus_window: null,
+            connect(signal, handler) {{ Object.assign(this, {{signal, handler}}); return 7; }},
+            disconnect(id) {{ this.disconnected = id; }},
+        }}}};
+        {load}
+        extension.enable();
+        for (const window of [null, {{get_pid: () => 0}}, {{get_pid: () => {}}}]) {{
+            global.display.focus_window = window;
+            global.display.handler(global.display);
+        }}
+        extension.disable();
+        print(global.display.signal, global.display.disconnected);",
+        extension.display(),
+        std::process::id()
+    );
+    let file = extension.join("shell.js");
+    std::fs::write(&file, script).expect("written");
+    let output = Command::new("gjs").args(mode).arg(file).output();
+    output.expect("this test needs gjs (Debian: gjs)")
+}
+
+#[test]
+fn focus_is_reported_from_a_session_of_gnome() {
+    for shell in ["43", "47"] {
+        let (mut service, directory) = (service(), TempDir::new());
+        track(&service, std::process::id());
+        let extension = extension(shell, &directory, &service.socket());
+        let metadata = std::fs::read(extension.join("metadata.json")).expect("installed");
+        let metadata: serde_json::Value = serde_json::from_slice(&metadata).expect("JSON");
+        assert_eq!(
+            Some(extension.file_name().expect("a name")),
+            metadata["uuid"].as_str().map(AsRef::as_ref)
+        );
+        let versions = metadata["shell-version"].as_array().expect("a list");
+        assert!(versions.contains(&shell.into()), "{versions:?}");
+        for is_there in [true, false] {
+            if !is_there {
+                service.signal(rustix::process::Signal::KILL);
+                service.wait();
+            }
+            let output = shell_runs(shell, &extension);
+            let (said, complained) = (&output.stdout[..], &output.stderr[..]);
+            assert_eq!(
+                (said, complained),
+                (&b"notify::focus-window 7\n"[..], &b""[..])
+            );
+            if is_there {
+                wait_until("the switch", || has_switch_by_focus(&service));
+            }
+        }
+    }
 }
 
 #[test]
