@@ -217,14 +217,33 @@ fn a_socket_of_a_session_that_has_ended_is_none() {
     let gone = service.directory.path().join("gone");
     let mut command = service.command(&["agent"]);
     command.env("SWAYSOCK", &gone).env("DISPLAY", &display);
+    command.env_remove("WAYLAND_DISPLAY");
     let _agent = Running(command.stdin(Stdio::null()).spawn().expect("prepage agent"));
     let desktop = Desktop::open(&display);
     wait_until("the switch", || {
         desktop.switch_to();
         has_switch_by_focus(&service)
     });
+    let focus = |sway: Option<&Path>| {
+        let mut command = service.command(&["doctor", "--json"]);
+        command.env("DISPLAY", &display).env_remove("SWAYSOCK");
+        command.env_remove("WAYLAND_DISPLAY");
+        let doctor = command.envs(sway.map(|path| ("SWAYSOCK", path))).output();
+        let report: serde_json::Value =
+            serde_json::from_slice(&doctor.expect("prepage doctor").stdout).expect("JSON");
+        let findings = report["findings"].as_array().expect("a list");
+        let focus = findings.iter().find(|f| f["what"] == "window focus");
+        focus.expect("told")["detail"]
+            .as_str()
+            .expect("text")
+            .to_owned()
+    };
+    assert_eq!(focus(None), "the X server tells `prepage agent`");
+    let said = focus(Some(&gone));
+    assert!(said.contains("no connection to sway"), "{said}");
     let mut command = service.command(&["agent"]);
     command.env("SWAYSOCK", &gone).env_remove("DISPLAY");
+    command.env_remove("WAYLAND_DISPLAY");
     let refused = command.output().expect("prepage agent");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));

@@ -5,6 +5,7 @@ use super::{Context, Failure};
 use crate::client::Client;
 use crate::error::{Error, START_HINT};
 use crate::service::{Finding, State, findings};
+use crate::sources::focus::FocusWatch;
 use prepage_kernel::support::Support;
 use serde::Serialize;
 
@@ -24,11 +25,38 @@ pub fn doctor(context: &Context) -> Result<(), Failure> {
         }
         Err(error) => error.to_string(),
     };
-    let report = Report {
-        service,
-        findings: findings(&Support::probe()),
+    let mut findings = findings(&Support::probe());
+    findings.push(focus());
+    context.print(&Report { service, findings }, words)
+}
+
+/// Who tells the focus of windows in the session of whoever asks.
+fn focus() -> Finding {
+    const SESSION: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "SWAYSOCK"];
+    let in_session = SESSION.iter().any(|name| std::env::var_os(name).is_some());
+    let (state, detail) = match FocusWatch::open(None) {
+        Ok((watch, None)) => {
+            let teller = watch.teller();
+            (State::Works, format!("{teller} tells `prepage agent`"))
+        }
+        Err(_) if !in_session => (State::Note, "asked outside of a session".to_owned()),
+        Ok((_, Some(error))) | Err(error) => {
+            let error = error.to_string();
+            let reason = error.lines().next().unwrap_or_default();
+            let detail = format!(
+                "the session's compositor does not tell `prepage agent`: {reason}. GNOME Shell reports it by its extension \
+                 (gnome-extensions enable prepage@prepage.org); where nothing does, switches are found by the onset of \
+                 demand faults"
+            );
+            (State::Note, detail)
+        }
     };
-    context.print(&report, words)
+    Finding {
+        what: "window focus",
+        state,
+        detail,
+        cost: "",
+    }
 }
 
 fn words(report: &Report) -> String {

@@ -52,6 +52,15 @@ impl FocusWatch {
         Some(plasma::FocusWatch::open().map(|watch| Self::Plasma(watch.into())))
     }
 
+    /// Who tells the focus.
+    pub fn teller(&self) -> &'static str {
+        match self {
+            Self::X11(_) => "the X server",
+            Self::Sway(_) => "sway",
+            Self::Plasma(_) => "KWin",
+        }
+    }
+
     /// Waits for a window to get the focus, and returns its process.
     ///
     /// # Errors
