@@ -63,13 +63,17 @@ pub fn counts(counts: impl IntoIterator<Item = usize>) -> String {
 }
 
 /// The setting in words.
-pub fn setting_words(parameters: &Parameters) -> &'static str {
+pub fn setting_words(parameters: &Parameters) -> String {
     let is_resident = parameters.modes.iter().all(|mode| mode.is_resident());
-    match parameters.setting {
+    let what = match parameters.setting {
         Setting::Reclaimed if is_resident => "everything resident",
         Setting::Reclaimed => "everything swapped out and dropped",
         Setting::Pressure => "pushed out by other applications under a shared limit",
         Setting::Together => "all applications at once under a shared limit",
+    };
+    match parameters.limit_bytes {
+        Some(bytes) => format!("{what} of {} MiB", bytes >> 20),
+        None => what.to_owned(),
     }
 }
 
