@@ -39,7 +39,7 @@ build: setup-build
 	$(CARGO) build --release --workspace --locked
 
 ## What `make build` has built, to PREFIX below DESTDIR; a configuration that is there stays.
-install: install-extension
+install:
 	@[ -e $(BIN)/prepaged ] || { echo "make install: nothing is built in $(BIN): say make build first" >&2; exit 1; }
 	install -Dm755 $(BIN)/prepage  $(DESTDIR)$(PREFIX)/bin/prepage
 	install -Dm755 $(BIN)/prepage-launch $(DESTDIR)$(PREFIX)/bin/prepage-launch
@@ -52,6 +52,7 @@ install: install-extension
 	    install -Dm644 /dev/stdin $(DESTDIR)$(UNITDIR)/user/prepage-agent.service
 	sed 's|/usr/bin/prepage|$(PREFIX)/bin/prepage|' dist/prepage-agent.desktop | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/applications/prepage-agent.desktop
+	$(MAKE) install-extension
 
 ## The extension that reports the focus in a session of GNOME Shell; for one user: PREFIX=~/.local.
 install-extension:

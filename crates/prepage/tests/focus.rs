@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Running, Service, TempDir, wait_until};
+use prepage::client::SOCKET_DEFAULT;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -113,6 +114,16 @@ fn agent(service: &Service, display: &str) -> Running {
     Running(command.spawn().expect("prepage agent"))
 }
 
+/// A command of a session that sets these variables alone.
+fn in_session(service: &Service, arguments: &[&str], variables: &[(&str, &Path)]) -> Command {
+    let mut command = service.command(arguments);
+    for name in ["DISPLAY", "WAYLAND_DISPLAY", "SWAYSOCK"] {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().copied());
+    command
+}
+
 /// A service to which a switch is soon over, and the next one none too early.
 fn service() -> Service {
     Service::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n")
@@ -184,9 +195,8 @@ fn focus_is_reported_from_a_session_of_sway() {
     track(&service, own);
     let path = service.directory.path().join("sway");
     let sway = std::os::unix::net::UnixListener::bind(&path).expect("bound");
-    let mut command = service.command(&["agent"]);
-    command.env("SWAYSOCK", &path).env_remove("DISPLAY");
-    let mut agent = Running(command.stdin(Stdio::null()).spawn().expect("prepage agent"));
+    let mut command = in_session(&service, &["agent"], &[("SWAYSOCK", &path)]);
+    let mut agent = Running(command.spawn().expect("prepage agent"));
     let (mut stream, _) = sway.accept().expect("the agent");
     let mut asked = vec![0; sway_message(SUBSCRIBE, "[\"window\"]").len()];
     stream.read_exact(&mut asked).expect("asked");
@@ -215,20 +225,19 @@ fn a_socket_of_a_session_that_has_ended_is_none() {
     let service = service();
     track(&service, std::process::id());
     let gone = service.directory.path().join("gone");
-    let mut command = service.command(&["agent"]);
-    command.env("SWAYSOCK", &gone).env("DISPLAY", &display);
-    command.env_remove("WAYLAND_DISPLAY");
-    let _agent = Running(command.stdin(Stdio::null()).spawn().expect("prepage agent"));
+    let (on_x, on_both) = (
+        [("DISPLAY", Path::new(&display))],
+        [("DISPLAY", Path::new(&display)), ("SWAYSOCK", &gone)],
+    );
+    let mut command = in_session(&service, &["agent"], &on_both);
+    let _agent = Running(command.spawn().expect("prepage agent"));
     let desktop = Desktop::open(&display);
     wait_until("the switch", || {
         desktop.switch_to();
         has_switch_by_focus(&service)
     });
-    let focus = |sway: Option<&Path>| {
-        let mut command = service.command(&["doctor", "--json"]);
-        command.env("DISPLAY", &display).env_remove("SWAYSOCK");
-        command.env_remove("WAYLAND_DISPLAY");
-        let doctor = command.envs(sway.map(|path| ("SWAYSOCK", path))).output();
+    let focus = |variables: &[(&str, &Path)]| {
+        let doctor = in_session(&service, &["doctor", "--json"], variables).output();
         let report: serde_json::Value =
             serde_json::from_slice(&doctor.expect("prepage doctor").stdout).expect("JSON");
         let findings = report["findings"].as_array().expect("a list");
@@ -238,12 +247,10 @@ fn a_socket_of_a_session_that_has_ended_is_none() {
             .expect("text")
             .to_owned()
     };
-    assert_eq!(focus(None), "the X server tells `prepage agent`");
-    let said = focus(Some(&gone));
+    assert_eq!(focus(&on_x), "the X server tells `prepage agent`");
+    let said = focus(&on_both);
     assert!(said.contains("no connection to sway"), "{said}");
-    let mut command = service.command(&["agent"]);
-    command.env("SWAYSOCK", &gone).env_remove("DISPLAY");
-    command.env_remove("WAYLAND_DISPLAY");
+    let mut command = in_session(&service, &["agent"], &[("SWAYSOCK", &gone)]);
     let refused = command.output().expect("prepage agent");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
@@ -332,9 +339,7 @@ fn focus_is_reported_from_a_session_of_kde_plasma() {
     handle.create_global::<Kwin, OrgKdePlasmaWindowManagement, ()>(16, ());
     let path = service.directory.path().join("wayland");
     let socket = ListeningSocket::bind_absolute(path.clone()).expect("bound");
-    let mut command = service.command(&["agent"]);
-    command.env("WAYLAND_DISPLAY", &path);
-    command.env_remove("SWAYSOCK").env_remove("DISPLAY");
+    let mut command = in_session(&service, &["agent"], &[("WAYLAND_DISPLAY", &path)]);
     let mut agent = Running(command.spawn().expect("prepage agent"));
     let mut kwin = Kwin::default();
     wait_until("the switch", || {
@@ -367,7 +372,7 @@ fn extension(shell: &str, directory: &TempDir, socket: &Path) -> PathBuf {
     let extension = entries.next().expect("one extension").expect("read").path();
     let file = extension.join("extension.js");
     let code = std::fs::read_to_string(&file).expect("installed");
-    let ours = code.replace("/run/prepage/prepage.sock", socket.to_str().expect("text"));
+    let ours = code.replace(SOCKET_DEFAULT, socket.to_str().expect("text"));
     assert_ne!(code, ours);
     std::fs::write(file, ours).expect("written");
     extension

@@ -51,8 +51,8 @@ impl Line<'_> {
 
 /// `prepage agent`
 pub fn agent(context: &Context, display: Option<&str>, verbose: bool) -> Result<(), Failure> {
-    let opened = FocusWatch::open(display).map_err(|e| Failure::Local(e.to_string()))?;
-    let (mut watch, refused) = opened;
+    let (mut watch, refused) =
+        FocusWatch::open(display).map_err(|e| Failure::Local(e.to_string()))?;
     if let Some(error) = refused {
         eprintln!("prepage agent: only the focus of windows of X is seen: {error}");
     }

@@ -4,7 +4,7 @@ use super::table::wrapped;
 use super::{Context, Failure};
 use crate::client::Client;
 use crate::error::{Error, START_HINT};
-use crate::service::{Finding, State, findings};
+use crate::service::{Finding, State, findings, note, works};
 use crate::sources::focus::FocusWatch;
 use prepage_kernel::support::Support;
 use serde::Serialize;
@@ -32,14 +32,10 @@ pub fn doctor(context: &Context) -> Result<(), Failure> {
 
 /// Who tells the focus of windows in the session of whoever asks.
 fn focus() -> Finding {
-    const SESSION: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "SWAYSOCK"];
-    let in_session = SESSION.iter().any(|name| std::env::var_os(name).is_some());
-    let (state, detail) = match FocusWatch::open(None) {
-        Ok((watch, None)) => {
-            let teller = watch.teller();
-            (State::Works, format!("{teller} tells `prepage agent`"))
-        }
-        Err(_) if !in_session => (State::Note, "asked outside of a session".to_owned()),
+    let what = "window focus";
+    match FocusWatch::open(None) {
+        Ok((watch, None)) => works(what, format!("{} tells `prepage agent`", watch.teller())),
+        Err(_) if !FocusWatch::is_in_session() => note(what, "asked outside of a session"),
         Ok((_, Some(error))) | Err(error) => {
             let error = error.to_string();
             let reason = error.lines().next().unwrap_or_default();
@@ -48,14 +44,8 @@ fn focus() -> Finding {
                  (gnome-extensions enable prepage@prepage.org); where nothing does, switches are found by the onset of \
                  demand faults"
             );
-            (State::Note, detail)
+            note(what, detail)
         }
-    };
-    Finding {
-        what: "window focus",
-        state,
-        detail,
-        cost: "",
     }
 }
 

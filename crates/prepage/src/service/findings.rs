@@ -180,7 +180,8 @@ fn of_fact((what, fact, cost): Rule<'_>) -> Finding {
     }
 }
 
-fn works(what: &'static str, detail: impl Into<String>) -> Finding {
+/// What works.
+pub fn works(what: &'static str, detail: impl Into<String>) -> Finding {
     Finding {
         what,
         state: State::Works,
@@ -198,7 +199,8 @@ fn missing(what: &'static str, detail: impl Into<String>, cost: &'static str) ->
     }
 }
 
-fn note(what: &'static str, detail: impl Into<String>) -> Finding {
+/// What is neither good nor bad.
+pub fn note(what: &'static str, detail: impl Into<String>) -> Finding {
     Finding {
         what,
         state: State::Note,

@@ -17,7 +17,7 @@ mod traced;
 mod tracking;
 
 use findings::swap;
-pub use findings::{Finding, State, findings};
+pub use findings::{Finding, State, findings, note, works};
 pub use launches::LaunchHelp;
 pub use start::{Options, run};
 

@@ -42,6 +42,12 @@ impl FocusWatch {
         }
     }
 
+    /// Whether a session is there to connect to, by the variables that it sets.
+    pub fn is_in_session() -> bool {
+        let variables = ["DISPLAY", "WAYLAND_DISPLAY", "SWAYSOCK"];
+        variables.iter().any(|name| var_os(name).is_some())
+    }
+
     fn sway_of_session() -> Option<Result<Self>> {
         let socket = var_os("SWAYSOCK")?;
         Some(sway::FocusWatch::open(socket.as_ref()).map(Self::Sway))

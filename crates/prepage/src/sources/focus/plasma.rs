@@ -17,9 +17,6 @@ use wayland_protocols_plasma::plasma_window_management::client::{
 /// The version of the protocol that names windows by UUID: Plasma 5.23 and later have it.
 const VERSION: u32 = 13;
 
-/// Which program KWin tells.
-const NAMED_BY: &str = "the program of an installed prepage-agent.desktop";
-
 /// A connection to KWin.
 #[derive(Debug)]
 pub struct FocusWatch {
@@ -57,7 +54,11 @@ impl FocusWatch {
         let handle = queue.handle();
         globals
             .bind::<OrgKdePlasmaWindowManagement, Windows, ()>(&handle, VERSION..=VERSION, ())
-            .map_err(|e| failed(&format_args!("it tells {NAMED_BY} alone: {e}")))?;
+            .map_err(|e| {
+                failed(&format_args!(
+                    "it tells the program of an installed prepage-agent.desktop alone: {e}"
+                ))
+            })?;
         let mut windows = Windows::default();
         // The windows that are there, and what each of them is.
         for _ in 0..2 {
