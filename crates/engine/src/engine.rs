@@ -296,6 +296,7 @@ impl Engine {
         let mut buffer = Default::default();
         if let Some(faults) = &mut self.faults {
             buffer = faults.take(&pids, since);
+            buffer.of_others = faults.of_others(switch.began);
             if self.switches.is_empty() {
                 faults.forget(monotonic_ns());
                 faults.set_onset(true);
@@ -446,7 +447,8 @@ impl Executor for Engine {
             return Vec::new();
         };
         let roster = &self.roster;
-        let bursts = faults.drain(|pid| roster.app_of(pid).is_some());
+        let is_followed = |pid| roster.app_of(pid).is_some();
+        let bursts = faults.drain(is_followed, !self.switches.is_empty());
         if self.switches.is_empty() {
             let lookback = self.params.observe.lookback_ms * 1_000_000;
             faults.forget(monotonic_ns().saturating_sub(lookback));

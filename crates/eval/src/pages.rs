@@ -269,13 +269,7 @@ fn touch_all(pid: i32, mut pages: &[u64]) -> Result<()> {
 /// A swapped page of shared memory shows no bit in the page map: those that are not present and hold something, by
 /// asking the object itself. A page that holds nothing must not be touched, for that would make one.
 fn absent_shmem_pages(tables: &Tables, mapping: &Mapping) -> Result<Vec<u64>> {
-    let link = format!(
-        "/proc/{}/map_files/{:x}-{:x}",
-        tables.process.pid(),
-        mapping.start,
-        mapping.end
-    );
-    let Ok(object) = File::open(link) else {
+    let Ok(object) = maps::open_mapped(tables.process.pid(), mapping) else {
         return Ok(Vec::new());
     };
     let present = tables.regions(mapping, Categories::PRESENT)?;

@@ -3,6 +3,8 @@
 use crate::error::{Error, Result};
 use crate::text;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -52,6 +54,19 @@ pub fn read(pid: i32) -> Result<Vec<Mapping>> {
     let bytes = text::read_bytes(&path)?;
     parse(&bytes)
         .map_err(|line| Error::malformed("parse", path, format!("malformed line {line:?}")))
+}
+
+/// Opens what a mapping is of for reading, whether it has a name or not (/proc/PID/map_files, which takes CAP_SYS_ADMIN or
+/// CAP_CHECKPOINT_RESTORE). `ENOENT` where the mapping is no longer exactly this, or is of nothing.
+pub fn open_mapped(pid: i32, mapping: &Mapping) -> Result<OwnedFd> {
+    let path = format!(
+        "/proc/{pid}/map_files/{:x}-{:x}",
+        mapping.start, mapping.end
+    );
+    match File::open(&path) {
+        Ok(file) => Ok(file.into()),
+        Err(error) => Err(Error::new("open", path, error)),
+    }
 }
 
 /// Parses the contents of a maps file. The error is the first malformed line.

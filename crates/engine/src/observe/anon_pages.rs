@@ -16,9 +16,9 @@
 //! kernel and not there: such a page is not fetched, and if the application has touched it since, it is a new one.
 
 use crate::members::Member;
+use crate::observe::shared::{is_shmem, used_by_others};
 use prepage_core::anon::{AnonObservation, AnonTargets};
 use prepage_core::extent::{Extent, ExtentSet};
-use prepage_kernel::maps::Mapping;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::procmap;
 
@@ -76,18 +76,24 @@ pub fn observe(question: Question<'_>) -> Answer {
     let planned_all = planned.all();
     let interest = known.union(&planned_all).union(&faulted).union(&asked);
     let table = read_table(member, &interest);
-    let shmem = shmem_pages(member, &table, &faulted, &asked);
+    let Shmem {
+        pages: shmem,
+        used_by_others,
+    } = look_for_shmem(member, &table, &faulted, &asked);
     let fetched = fetched.union(&empty.intersection(&shmem));
     let anonymous = table.private.union(&table.swapped).union(&shmem);
     let faulted = faulted.intersection(&anonymous);
 
     let watched = planned.watch().difference(waited_on).union(&shmem);
-    let present = table.private.union(&table.shared);
+    let present = table.private.union(&table.shared).union(&used_by_others);
     // Brought in, and gone from the address space since: no page of ours any more.
     let gone = table.absent.difference(&shmem);
     let fetched_now = fetched.difference(&gone);
     let used = fetched_now.intersection(&watched).intersection(&present);
-    let out = table.swapped.union(&table.absent);
+    let out = table
+        .swapped
+        .union(&table.absent)
+        .difference(&used_by_others);
     let fetched_unused = fetched_now.intersection(&watched).intersection(&out);
     let not_fetched_unused = known
         .union(&planned_all)
@@ -161,39 +167,38 @@ impl Table {
 /// asked for single ones, takes as long as a hundred demand faults.
 const DOUBTFUL_PAGES_MIN: u64 = 32;
 
-/// Those of the pages in question that are shared memory (shmem, memfd): swapped out, they have no entry in the page
-/// table. The mappings are read only where the page table leaves a doubt.
-fn shmem_pages(
-    member: &Member,
-    table: &Table,
-    faulted: &ExtentSet,
-    asked: &ExtentSet,
-) -> ExtentSet {
+/// Pages in question that are shared memory (shmem, memfd): swapped out, they have no entry in the page table.
+#[derive(Debug, Default)]
+struct Shmem {
+    pages: ExtentSet,
+    /// Of those that were to be brought in and that the process does not map: they are there, others having touched them.
+    used_by_others: ExtentSet,
+}
+
+/// The mappings are read only where the page table leaves a doubt.
+fn look_for_shmem(member: &Member, table: &Table, faulted: &ExtentSet, asked: &ExtentSet) -> Shmem {
     let doubtful = table.shared.union(&table.absent);
     let doubtful = doubtful.intersection(&faulted.union(asked));
     if doubtful.pages() < DOUBTFUL_PAGES_MIN {
-        return ExtentSet::new();
+        return Shmem::default();
     }
     let pages = doubtful.extents().iter().map(|e| e.start..e.end());
-    let mappings = procmap::mappings_of(member.instance.pid, pages).unwrap_or_default();
-    let shmem: ExtentSet = mappings
+    let mut mappings = procmap::mappings_of(member.instance.pid, pages).unwrap_or_default();
+    mappings.retain(is_shmem);
+    let all: ExtentSet = mappings
         .iter()
-        .filter(|mapping| is_shmem(mapping))
         .map(|mapping| {
             let pages = mapping.pages();
             Extent::between(pages.start, pages.end)
         })
         .collect();
-    doubtful.intersection(&shmem)
-}
-
-/// Whether a mapping is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared
-/// anonymous memory. A file on another tmpfs looks like any file here and is left to demand paging.
-fn is_shmem(mapping: &Mapping) -> bool {
-    const NAMES: [&[u8]; 4] = [b"/memfd:", b"/dev/shm/", b"/SYSV", b"/dev/zero"];
-    let path = mapping.path.as_ref();
-    path.is_some_and(|path| {
-        let path = path.as_os_str().as_encoded_bytes();
-        NAMES.iter().any(|name| path.starts_with(name))
-    })
+    let not_mapped = table.absent.intersection(asked);
+    let used = mappings.iter().flat_map(|mapping| {
+        let used = used_by_others(member.instance.pid, mapping, &not_mapped);
+        Vec::from(used)
+    });
+    Shmem {
+        used_by_others: used.collect(),
+        pages: doubtful.intersection(&all),
+    }
 }

@@ -8,6 +8,7 @@ use crate::observe::file_pages;
 use crate::observe::files::{FileEvents, FilesSeen, InodeKey};
 use crate::observe::opens::Opening;
 use crate::observe::resolve::{Paths, View, present_version};
+use crate::observe::shared;
 use crate::observe::waits::late;
 use crate::params::ObserveParams;
 use crate::roots::{self, Roots};
@@ -88,6 +89,7 @@ fn collect_anon(
     let (nothing, no_targets) = (ExtentSet::new(), AnonTargets::default());
     let planned: BTreeMap<_, _> = task.plan.anon.iter().map(|(i, t)| (*i, t)).collect();
     let (mut were_present, mut reclaimed, mut faults) = (0, 0, 0);
+    shared::take_over(&task.members, &mut task.faults);
     for member in &task.members {
         let instance = member.instance;
         let faulted = task.faults.pages.remove(&instance.pid).unwrap_or_default();

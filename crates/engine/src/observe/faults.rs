@@ -19,11 +19,22 @@ use std::os::fd::BorrowedFd;
 pub struct FaultBuffer {
     /// Virtual pages faulted on and when, by process id, in no order, repeated where faulted on twice.
     pub pages: BTreeMap<i32, Vec<(u64, Nanos)>>,
+    /// The same of processes that are no application's, those that faulted most.
+    pub of_others: BTreeMap<i32, Vec<(u64, Nanos)>>,
     /// Faults that did not fit, or that the rings lost, as far as they were counted.
     pub lost: u64,
     /// Whether more were lost than were counted.
     pub overflowed: bool,
 }
+
+/// Most faults kept of processes that are no application's: four windows of 4 million pixels.
+const OTHERS_FAULTS_MAX: usize = 16_384;
+
+/// Fewer of one process are not looked into: that takes as long as they do.
+const OTHERS_FAULTS_MIN: usize = 32;
+
+/// Most such processes that are looked into: of each the mappings are asked for.
+const OTHERS_MAX: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Fault {
@@ -42,6 +53,8 @@ pub struct FaultLog {
     buffer_pages: usize,
     /// Faults of the processes followed, in no order.
     recent: Vec<Fault>,
+    /// Faults of others while switches were under way.
+    of_others: Vec<Fault>,
     lost: u64,
     overflowed: bool,
 }
@@ -65,6 +78,7 @@ impl FaultLog {
             is_on: true,
             buffer_pages: params.fault_buffer_pages,
             recent: Vec::new(),
+            of_others: Vec::new(),
             lost: 0,
             overflowed: false,
         })
@@ -106,6 +120,7 @@ impl FaultLog {
         self.is_on = on;
         self.set_onset(on);
         self.recent.clear();
+        self.of_others.clear();
     }
 
     /// Faults of the switches under way are missing.
@@ -117,15 +132,23 @@ impl FaultLog {
     pub fn forget(&mut self, before: Nanos) {
         self.recent.retain(|fault| fault.at >= before);
         self.recent.shrink_to(4096);
+        self.of_others.clear();
+        self.of_others.shrink_to(4096);
         (self.lost, self.overflowed) = (0, false);
     }
 
-    /// Empties the rings, and keeps the faults of the processes that `keep` wants. Returns the bursts of all.
-    pub fn drain(&mut self, mut keep: impl FnMut(i32) -> bool) -> Vec<FaultBurst> {
+    /// Empties the rings, and keeps the faults of the processes that `keep` wants, and so many of others while `keep_others`.
+    /// Returns the bursts of all.
+    pub fn drain(
+        &mut self,
+        mut keep: impl FnMut(i32) -> bool,
+        keep_others: bool,
+    ) -> Vec<FaultBurst> {
         self.onset.drain(|_| {});
         let mut bursts: HashMap<i32, (FaultBurst, bool)> = HashMap::new();
         let page_shift = page_size().trailing_zeros();
-        let (recent, buffer_pages) = (&mut self.recent, self.buffer_pages);
+        let (recent, of_others) = (&mut self.recent, &mut self.of_others);
+        let buffer_pages = self.buffer_pages;
         let mut overflow = 0;
         let drained = self.log.drain(|fault| {
             let at = fault.time_ns;
@@ -142,19 +165,19 @@ impl FaultLog {
             burst.count += 1;
             burst.first_at = burst.first_at.min(at);
             burst.last_at = burst.last_at.max(at);
-            if !*kept {
-                return;
-            }
-            if recent.len() >= buffer_pages {
-                overflow += 1;
-                return;
-            }
-            let page = fault.address >> page_shift;
-            recent.push(Fault {
+            let fault = Fault {
                 at,
                 pid: fault.pid,
-                page,
-            });
+                page: fault.address >> page_shift,
+            };
+            match *kept {
+                true if recent.len() < buffer_pages => recent.push(fault),
+                true => overflow += 1,
+                false if keep_others && of_others.len() < OTHERS_FAULTS_MAX => {
+                    of_others.push(fault)
+                }
+                false => {}
+            }
         });
         self.lost += drained.lost + overflow;
         self.overflowed |= drained.full > 0;
@@ -184,5 +207,19 @@ impl FaultLog {
             !theirs
         });
         taken
+    }
+
+    /// The faults of others since `since`, of the few processes that have most: process id, and virtual pages with when.
+    pub fn of_others(&self, since: Nanos) -> BTreeMap<i32, Vec<(u64, Nanos)>> {
+        let mut by_pid: BTreeMap<i32, Vec<(u64, Nanos)>> = BTreeMap::new();
+        for fault in self.of_others.iter().filter(|fault| fault.at >= since) {
+            let pages = by_pid.entry(fault.pid).or_default();
+            pages.push((fault.page, fault.at));
+        }
+        by_pid.retain(|_, pages| pages.len() >= OTHERS_FAULTS_MIN);
+        let mut most: Vec<_> = by_pid.into_iter().collect();
+        most.sort_by_key(|(_, pages)| std::cmp::Reverse(pages.len()));
+        most.truncate(OTHERS_MAX);
+        most.into_iter().collect()
     }
 }

@@ -14,4 +14,5 @@ pub mod files;
 pub mod observer;
 pub(crate) mod opens;
 pub(crate) mod resolve;
+mod shared;
 mod waits;

@@ -20,6 +20,7 @@ mod mid_fetch;
 mod restore;
 mod rig;
 mod roots;
+mod shared;
 mod store;
 mod switch;
 mod userfault;

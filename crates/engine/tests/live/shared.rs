@@ -1,0 +1,57 @@
+//! Shared memory of the application that a process which is none of its own uses for it, as an X server does.
+
+use crate::rig::{Rig, params};
+use prepage_engine::EngineParams;
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::Machine;
+use prepage_kernel::{maps, process};
+use std::ops::Range;
+use std::path::PathBuf;
+
+const PAGES: u64 = 512;
+
+/// What the application maps there, for others to open.
+fn object(app: &Child, pages: &Range<u64>) -> PathBuf {
+    let mappings = maps::read(app.pid()).expect("maps");
+    let mapping = mappings.iter().find(|m| m.pages() == *pages);
+    let mapping = mapping.expect("a mapping of its own");
+    let (pid, start, end) = (app.pid(), mapping.start, mapping.end);
+    format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
+}
+
+#[test]
+fn what_another_process_demands_of_it_is_fetched_for_that() {
+    let _machine = Machine::with_swap();
+    for kind in ["shared", "memfd"] {
+        let mut app = Child::spawn(16);
+        let pages = app.map(kind, PAGES);
+        let mut server = Child::spawn(16);
+        let mut rig = Rig::new(&app, &EngineParams::default(), params());
+        app.swap_out_at(&pages);
+        let path = object(&app, &pages);
+        let mut theirs = 0..0;
+        let record = rig.switch(|| theirs = server.tell_file("mapfile", &path, 0, PAGES));
+        assert_eq!(record.void, None, "{kind}: {record:?}");
+        assert!(record.anon.demanded > PAGES * 9 / 10, "{kind}: {record:?}");
+        for round in 0..2 {
+            server.swap_out_at(&theirs);
+            let record = rig.switch(|| server.tell_at("read", theirs.clone()));
+            assert_eq!(record.void, None, "{kind} {round}: {record:?}");
+        }
+        // Of what is fetched the server uses one half.
+        server.swap_out_at(&theirs);
+        let faults = || process::stat(server.pid()).expect("stat").major_faults;
+        let before = faults();
+        rig.begin();
+        rig.wait_for_fetch();
+        let half = theirs.start..theirs.start + PAGES / 2;
+        server.tell_at("read", half.clone());
+        let faults = process::stat(server.pid()).expect("stat").major_faults - before;
+        let record = rig.end();
+        assert!(faults < PAGES / 20, "{kind}: {faults} demand faults left");
+        let anon = &record.anon;
+        let near = |pages: u64| pages.abs_diff(PAGES / 2) < PAGES / 20;
+        assert!(anon.fetched > PAGES * 9 / 10, "{kind}: {record:?}");
+        assert!(near(anon.used) && near(anon.unused), "{kind}: {record:?}");
+    }
+}
