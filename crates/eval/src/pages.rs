@@ -41,22 +41,10 @@ impl FileKey {
 }
 
 fn backing(mapping: &Mapping) -> Backing {
-    const IN_MEMORY: [&str; 5] = [
-        "/memfd:",
-        "/dev/shm/",
-        "/SYSV",
-        "/dev/zero",
-        "/anon_hugepage",
-    ];
     match &mapping.path {
         None => Backing::Anonymous,
-        Some(path)
-            if IN_MEMORY
-                .iter()
-                .any(|start| path.to_string_lossy().starts_with(start)) =>
-        {
-            Backing::Shmem
-        }
+        Some(_) if mapping.is_shmem() => Backing::Shmem,
+        Some(path) if path.to_string_lossy().starts_with("/anon_hugepage") => Backing::Shmem,
         Some(_) => Backing::File(FileKey {
             device: mapping.dev,
             inode: mapping.inode,
@@ -269,7 +257,7 @@ fn touch_all(pid: i32, mut pages: &[u64]) -> Result<()> {
 /// A swapped page of shared memory shows no bit in the page map: those that are not present and hold something, by
 /// asking the object itself. A page that holds nothing must not be touched, for that would make one.
 fn absent_shmem_pages(tables: &Tables, mapping: &Mapping) -> Result<Vec<u64>> {
-    let Ok(object) = maps::open_mapped(tables.process.pid(), mapping) else {
+    let Ok(object) = File::open(mapping.object_path(tables.process.pid())) else {
         return Ok(Vec::new());
     };
     let present = tables.regions(mapping, Categories::PRESENT)?;

@@ -3,8 +3,6 @@
 use crate::error::{Error, Result};
 use crate::text;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -44,6 +42,27 @@ impl Mapping {
         let size = crate::page::page_size();
         self.start / size..self.end / size
     }
+
+    /// The page of the file that the mapping begins at. Meaningless without a file.
+    pub fn first_page(&self) -> u64 {
+        self.offset / crate::page::page_size()
+    }
+
+    /// Whether it is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared anonymous
+    /// memory. A file on another tmpfs looks like any file here.
+    pub fn is_shmem(&self) -> bool {
+        const NAMES: [&[u8]; 4] = [b"/memfd:", b"/dev/shm/", b"/SYSV", b"/dev/zero"];
+        self.path.as_ref().is_some_and(|path| {
+            let path = path.as_os_str().as_bytes();
+            NAMES.iter().any(|name| path.starts_with(name))
+        })
+    }
+
+    /// Where what it is of can be opened, whether it has a name or not: a link in /proc/PID/map_files. To follow it takes
+    /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; it is gone where the mapping is no longer exactly this, or is of nothing.
+    pub fn object_path(&self, pid: i32) -> PathBuf {
+        format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end).into()
+    }
 }
 
 /// Reads /proc/PID/maps. Empty for kernel threads and zombies.
@@ -54,19 +73,6 @@ pub fn read(pid: i32) -> Result<Vec<Mapping>> {
     let bytes = text::read_bytes(&path)?;
     parse(&bytes)
         .map_err(|line| Error::malformed("parse", path, format!("malformed line {line:?}")))
-}
-
-/// Opens what a mapping is of for reading, whether it has a name or not (/proc/PID/map_files, which takes CAP_SYS_ADMIN or
-/// CAP_CHECKPOINT_RESTORE). `ENOENT` where the mapping is no longer exactly this, or is of nothing.
-pub fn open_mapped(pid: i32, mapping: &Mapping) -> Result<OwnedFd> {
-    let path = format!(
-        "/proc/{pid}/map_files/{:x}-{:x}",
-        mapping.start, mapping.end
-    );
-    match File::open(&path) {
-        Ok(file) => Ok(file.into()),
-        Err(error) => Err(Error::new("open", path, error)),
-    }
 }
 
 /// Parses the contents of a maps file. The error is the first malformed line.

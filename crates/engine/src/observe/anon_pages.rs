@@ -16,9 +16,10 @@
 //! kernel and not there: such a page is not fetched, and if the application has touched it since, it is a new one.
 
 use crate::members::Member;
-use crate::observe::shared::{is_shmem, used_by_others};
+use crate::observe::shared::used_by_others;
 use prepage_core::anon::{AnonObservation, AnonTargets};
 use prepage_core::extent::{Extent, ExtentSet};
+use prepage_kernel::maps::Mapping;
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::procmap;
 
@@ -184,7 +185,7 @@ fn look_for_shmem(member: &Member, table: &Table, faulted: &ExtentSet, asked: &E
     }
     let pages = doubtful.extents().iter().map(|e| e.start..e.end());
     let mut mappings = procmap::mappings_of(member.instance.pid, pages).unwrap_or_default();
-    mappings.retain(is_shmem);
+    mappings.retain(Mapping::is_shmem);
     let all: ExtentSet = mappings
         .iter()
         .map(|mapping| {

@@ -115,7 +115,6 @@ pub struct Mapped {
 
 /// The mapped pages of these inodes, over all processes.
 pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<InodeKey, Mapped> {
-    let page = page_size();
     let mut files: HashMap<InodeKey, Mapped> = HashMap::new();
     for member in members {
         for mapping in maps::read(member.instance.pid).unwrap_or_default() {
@@ -124,7 +123,7 @@ pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<In
                 continue;
             }
             let pages = mapping.pages();
-            let first = mapping.offset / page;
+            let first = mapping.first_page();
             let whole = Extent::new(first, pages.end - pages.start);
             let mut entries = vec![PageEntry::default(); whole.len as usize];
             let read = member.pagemap.read(pages.start, &mut entries).unwrap_or(0);

@@ -9,14 +9,14 @@
 
 use crate::members::Member;
 use crate::observe::faults::FaultBuffer;
+use crate::observe::file_pages::cached_count;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::machine::Nanos;
-use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::maps::{self, Mapping};
-use prepage_kernel::page::page_size;
 use prepage_kernel::procmap;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,17 +25,6 @@ type Object = ((u32, u32), u64, Option<PathBuf>);
 
 /// Pages of objects that were demanded, and when.
 type Demanded = HashMap<Object, Vec<(u64, Nanos)>>;
-
-/// Whether a mapping is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared
-/// anonymous memory. A file on another tmpfs looks like any file here and is left to demand paging.
-pub fn is_shmem(mapping: &Mapping) -> bool {
-    const NAMES: [&[u8]; 4] = [b"/memfd:", b"/dev/shm/", b"/SYSV", b"/dev/zero"];
-    let path = mapping.path.as_ref();
-    path.is_some_and(|path| {
-        let path = path.as_os_str().as_encoded_bytes();
-        NAMES.iter().any(|name| path.starts_with(name))
-    })
-}
 
 /// Takes the faults of others on memory that one of these processes maps as well for its own: the first of them's that does.
 /// The rest of the others' faults is forgotten.
@@ -61,18 +50,17 @@ pub fn take_over(members: &[Arc<Member>], faults: &mut FaultBuffer) {
 }
 
 fn objects(mappings: &[Mapping]) -> impl Iterator<Item = (Object, &Mapping)> {
-    let shared = mappings.iter().filter(|m| m.shared && is_shmem(m));
+    let shared = mappings.iter().filter(|m| m.shared && m.is_shmem());
     shared.map(|m| ((m.dev, m.inode, m.path.clone()), m))
 }
 
 /// Adds those of a process's pages that are of shared memory, as pages of the object.
 fn note_demanded(demanded: &mut Demanded, mappings: &[Mapping], pages: &[(u64, Nanos)]) {
     for (object, mapping) in objects(mappings) {
-        let within = pages
-            .iter()
-            .filter(|(page, _)| mapping.pages().contains(page));
+        let (own, first) = (mapping.pages(), mapping.first_page());
+        let within = pages.iter().filter(|(page, _)| own.contains(page));
         let mut of_object = within
-            .map(|&(page, at)| (page - mapping.pages().start + first_page(mapping), at))
+            .map(|&(page, at)| (page - own.start + first, at))
             .peekable();
         if of_object.peek().is_some() {
             demanded.entry(object).or_default().extend(of_object);
@@ -87,23 +75,15 @@ fn find_demanded(demanded: &mut Demanded, mappings: &[Mapping]) -> Vec<(u64, Nan
         let Some(pages) = demanded.get_mut(&object) else {
             continue;
         };
-        pages.retain(|&(page, at)| {
-            let own = page.checked_sub(first_page(mapping));
-            let own = own.map(|offset| offset + mapping.pages().start);
-            let own = own.filter(|own| mapping.pages().contains(own));
-            found.extend(own.map(|own| (own, at)));
-            own.is_none()
-        });
+        let (own, first) = (mapping.pages(), mapping.first_page());
+        let held = first..first + own.end - own.start;
+        let taken = pages.extract_if(.., |(page, _)| held.contains(page));
+        found.extend(taken.map(|(page, at)| (page - first + own.start, at)));
         if pages.is_empty() {
             demanded.remove(&object);
         }
     }
     found
-}
-
-/// The page of the object that a mapping begins at.
-fn first_page(mapping: &Mapping) -> u64 {
-    mapping.offset / page_size()
 }
 
 /// Those of a process's pages of shared memory, none of which it maps itself, that are in their object's page cache: others
@@ -115,28 +95,29 @@ pub fn used_by_others(pid: i32, mapping: &Mapping, pages: &ExtentSet) -> ExtentS
         return within;
     }
     // Gone meanwhile: not used any more.
-    let Ok(object) = maps::open_mapped(pid, mapping) else {
+    let Ok(object) = File::open(mapping.object_path(pid)) else {
         return ExtentSet::new();
     };
+    let count = |pages: Extent| {
+        let start = pages.start - own.start + mapping.first_page();
+        cached_count(object.as_fd(), Extent::new(start, pages.len))
+    };
     let mut cached = Vec::new();
-    for extent in within.extents() {
-        let start = extent.start - own.start + first_page(mapping);
-        add_cached(object.as_fd(), Extent::new(start, extent.len), &mut cached);
+    for &extent in within.extents() {
+        add_counted(extent, &count, &mut cached);
     }
-    let to_own = |e: Extent| Extent::new(e.start - first_page(mapping) + own.start, e.len);
-    cached.into_iter().map(to_own).collect()
+    cached.into_iter().collect()
 }
 
 /// Halves what is neither all there nor all gone.
-fn add_cached(object: BorrowedFd<'_>, pages: Extent, cached: &mut Vec<Extent>) {
-    let (start, len) = (pages.start * page_size(), pages.len * page_size());
-    match cachestat(object, start, len).map_or(0, |stat| stat.cached) {
+fn add_counted(pages: Extent, count: &impl Fn(Extent) -> u64, there: &mut Vec<Extent>) {
+    match count(pages) {
         0 => {}
-        count if count >= pages.len => cached.push(pages),
+        counted if counted >= pages.len => there.push(pages),
         _ => {
             let middle = pages.start + pages.len / 2;
-            add_cached(object, Extent::between(pages.start, middle), cached);
-            add_cached(object, Extent::between(middle, pages.end()), cached);
+            add_counted(Extent::between(pages.start, middle), count, there);
+            add_counted(Extent::between(middle, pages.end()), count, there);
         }
     }
 }
@@ -144,6 +125,7 @@ fn add_cached(object: BorrowedFd<'_>, pages: Extent, cached: &mut Vec<Extent>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prepage_kernel::page::page_size;
     use proptest::prelude::*;
 
     /// Mappings of a few objects, one behind the other: length and gap in pages, object, offset in pages, shared.

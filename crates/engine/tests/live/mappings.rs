@@ -1,6 +1,6 @@
 //! Memory of every kind: what is swapped out is fetched, the rest is passed over, and none of it changes.
 
-use crate::rig::{Rig, params, settle, settle_at};
+use crate::rig::{Rig, demand_faults, params, settle, settle_at};
 use prepage_engine::EngineParams;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{HugePages, Machine};
@@ -39,9 +39,9 @@ fn private_and_shared_memory_that_is_swapped_out_is_fetched() {
         let expected = if mapped { 2 * HUGE } else { 0 };
         assert_eq!(present(&child, &pages), expected, "{kind}");
         assert_eq!(rig.seen(&child, &seen).fetched.pages(), 2 * HUGE, "{kind}");
-        let before = process::stat(child.pid()).expect("stat").major_faults;
+        let before = demand_faults(&child);
         child.tell_at("verify", pages);
-        let faults = process::stat(child.pid()).expect("stat").major_faults - before;
+        let faults = demand_faults(&child) - before;
         assert!(faults < HUGE / 8, "{kind}: {faults} demand faults left");
     }
 }

@@ -235,6 +235,12 @@ pub fn of_files(record: &SwitchRecord) -> &Outcome {
     record.file.as_ref().expect("file accesses were observed")
 }
 
+/// Demand faults of the child so far.
+pub fn demand_faults(child: &Child) -> u64 {
+    let stat = prepage_kernel::process::stat(child.pid());
+    stat.expect("stat").major_faults
+}
+
 /// Waits until the child's pages stop coming in: fetching is done.
 pub fn settle(child: &Child) {
     settle_at(child, &child.pages);

@@ -1,10 +1,10 @@
 //! Shared memory of the application that a process which is none of its own uses for it, as an X server does.
 
-use crate::rig::{Rig, params};
+use crate::rig::{Rig, demand_faults, params};
 use prepage_engine::EngineParams;
+use prepage_kernel::maps;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::Machine;
-use prepage_kernel::{maps, process};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -14,9 +14,9 @@ const PAGES: u64 = 512;
 fn object(app: &Child, pages: &Range<u64>) -> PathBuf {
     let mappings = maps::read(app.pid()).expect("maps");
     let mapping = mappings.iter().find(|m| m.pages() == *pages);
-    let mapping = mapping.expect("a mapping of its own");
-    let (pid, start, end) = (app.pid(), mapping.start, mapping.end);
-    format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
+    mapping
+        .expect("a mapping of its own")
+        .object_path(app.pid())
 }
 
 #[test]
@@ -40,13 +40,11 @@ fn what_another_process_demands_of_it_is_fetched_for_that() {
         }
         // Of what is fetched the server uses one half.
         server.swap_out_at(&theirs);
-        let faults = || process::stat(server.pid()).expect("stat").major_faults;
-        let before = faults();
+        let before = demand_faults(&server);
         rig.begin();
         rig.wait_for_fetch();
-        let half = theirs.start..theirs.start + PAGES / 2;
-        server.tell_at("read", half.clone());
-        let faults = process::stat(server.pid()).expect("stat").major_faults - before;
+        server.tell_at("read", theirs.start..theirs.start + PAGES / 2);
+        let faults = demand_faults(&server) - before;
         let record = rig.end();
         assert!(faults < PAGES / 20, "{kind}: {faults} demand faults left");
         let anon = &record.anon;

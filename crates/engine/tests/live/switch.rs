@@ -1,7 +1,7 @@
 //! Anonymous pages, from the demand fault to the prepaged page.
 
 use crate::cache::drop_cache;
-use crate::rig::{Rig, of_files, params, settle};
+use crate::rig::{Rig, demand_faults, of_files, params, settle};
 use prepage_core::anon::AnonTargets;
 use prepage_core::extent::Extent;
 use prepage_core::outcome::Void;
@@ -18,10 +18,6 @@ use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, eventually}
 use std::ops::Range;
 
 const PAGES: u64 = 1024;
-
-fn demand_faults(child: &Child) -> u64 {
-    process::stat(child.pid()).expect("stat").major_faults
-}
 
 #[test]
 fn pages_that_recur_are_there_before_they_are_touched() {
