@@ -16,6 +16,7 @@ mod prefetch;
 mod ready;
 mod recorder;
 mod rings;
+mod sandboxes;
 mod track;
 
 pub use coldness::Coldness;

@@ -118,6 +118,28 @@ pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
         .max_by_key(|mount| mount.mount_point.components().count())
 }
 
+/// A path below these mounts by which `path`, an absolute path without links below those that are mounted `there`, names the
+/// same file: a directory of the same file system is mounted in both (a bind mount, as a sandbox is made of). `None` where there
+/// is none.
+pub fn same_file_here(path: &Path, there: &[Mount], here: &[Mount]) -> Option<PathBuf> {
+    let mount = mount_of(there, path)?;
+    let below = path.strip_prefix(&mount.mount_point).ok()?;
+    let in_file_system = mount.root.join(below);
+    here.iter().find_map(|candidate| {
+        if candidate.dev != mount.dev {
+            return None;
+        }
+        let below = in_file_system.strip_prefix(&candidate.root).ok()?;
+        // Joined with nothing, a path gets a slash at its end.
+        let found = match below.as_os_str().is_empty() {
+            true => candidate.mount_point.clone(),
+            false => candidate.mount_point.join(below),
+        };
+        // Another one may hide it.
+        (mount_of(here, &found)?.id == candidate.id).then_some(found)
+    })
+}
+
 /// Major and minor number of a device.
 pub type Device = (u32, u32);
 
@@ -145,6 +167,13 @@ impl Devices {
             layers: layers.collect(),
             by_mount,
         }
+    }
+
+    /// Adds those of more mounts.
+    pub fn add(&mut self, mounts: &[Mount]) {
+        let Devices { by_mount, layers } = Devices::of(mounts);
+        self.by_mount.extend(by_mount);
+        self.layers.extend(layers);
     }
 
     /// The device by which tracepoints name a file: `mount_id` and `dev` are those of stat. `None` where the mount is
@@ -195,6 +224,42 @@ mod tests {
             [of("/mnt/x"), of("/mnt 2/x"), of("/mntx"), of("relative")],
             [Some(40), Some(36), Some(27), None]
         );
+    }
+
+    /// A sandbox made of bind mounts, as bwrap makes it, and the machine that it is on.
+    #[test]
+    fn a_path_in_a_sandbox_names_a_file_outside() {
+        let here = parse(
+            b"1 0 254:0 / / rw - ext4 /dev/vda rw\n2 1 0:5 / /proc rw - proc proc rw\n\
+              3 1 254:1 /sub /srv rw - ext4 /dev/vdb rw\n4 1 254:1 / /hidden rw - ext4 /dev/vdb rw\n\
+              5 4 0:6 / /hidden/sub rw - tmpfs tmpfs rw\n6 1 7:0 / /snap/x rw - squashfs /dev/loop0 rw\n",
+        );
+        let there = parse(
+            b"60 50 0:39 /newroot / rw - tmpfs tmpfs rw\n61 60 254:0 /lib/run/files /usr ro - ext4 /dev/vda rw\n\
+              62 60 254:1 /sub/app /app ro - ext4 /dev/vdb rw\n63 60 254:1 /other /other ro - ext4 /dev/vdb rw\n\
+              64 60 254:0 /file /etc/one ro - ext4 /dev/vda rw\n65 60 7:0 / /snap ro - squashfs /dev/loop0 rw\n\
+              66 60 254:9 / /far ro - ext4 /dev/vdz rw\n67 60 254:1 /sub/in /in ro - ext4 /dev/vdb rw\n",
+        );
+        let (here, there) = (here.expect("well formed"), there.expect("well formed"));
+        for (path, outside) in [
+            ("/usr", Some("/lib/run/files")),
+            ("/usr/lib/x.so", Some("/lib/run/files/lib/x.so")),
+            ("/usrx", None),
+            ("/app/bin", Some("/srv/app/bin")),
+            ("/in/x", Some("/srv/in/x")),
+            ("/other/x", Some("/hidden/other/x")),
+            ("/etc/one", Some("/file")),
+            ("/etc/two", None),
+            ("/snap/bin", Some("/snap/x/bin")),
+            ("/far/x", None),
+            ("relative", None),
+        ] {
+            let found = same_file_here(Path::new(path), &there, &here);
+            assert_eq!(found.as_deref(), outside.map(Path::new), "{path}");
+            // Where nothing differs, neither does the path.
+            let same = same_file_here(Path::new(path), &here, &here);
+            assert!(same.is_none_or(|same| same == Path::new(path)), "{path}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -366,6 +367,15 @@ fn parse_kib(value: &str) -> Option<u64> {
 pub fn exe(pid: i32) -> Result<PathBuf> {
     let path = format!("/proc/{pid}/exe");
     std::fs::read_link(&path).map_err(|error| Error::new("readlink", path, error))
+}
+
+/// The mount namespace that a process is in, by the inode number of /proc/PID/ns/mnt: the same for all that are in it.
+pub fn mount_namespace(pid: i32) -> Result<u64> {
+    let path = format!("/proc/{pid}/ns/mnt");
+    match std::fs::metadata(&path) {
+        Ok(namespace) => Ok(namespace.ino()),
+        Err(error) => Err(Error::new("stat", path, error)),
+    }
 }
 
 /// The arguments. The process can overwrite them, so this is a claim, not a fact. Empty for kernel threads and zombies.

@@ -429,13 +429,20 @@ fn runs_others(base: &str) -> bool {
     SESSION_PROGRAMS.contains(&base) || wrappers::is_wrapper(base)
 }
 
-/// Whether a program of this name may run a script, which then names the application.
-pub fn may_run_scripts(path: &str) -> bool {
+/// Whether it runs a program in another root directory, and both name the application: `flatpak run org.x.Y`.
+pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
+    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    wrappers::in_other_root(base, &process.arguments).is_some()
+}
+
+/// Whether a program of this name may be named by its words: by a script, or by what it runs in another root directory.
+pub fn may_be_named_by_words(path: &str) -> bool {
     let claimed = ProcessFacts {
         arguments: vec!["sh".into(), "/x".into()],
         ..ProcessFacts::default()
     };
-    script_of(&claimed, base_name(path)).is_some()
+    let name = base_name(path);
+    wrappers::has_other_root(name) || script_of(&claimed, name).is_some()
 }
 
 /// The last part of a path.

@@ -81,8 +81,12 @@ const BWRAP_NONE: [&str; 7] = [
 
 /// Whether a program of this name only runs others.
 pub fn is_wrapper(name: &str) -> bool {
-    WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name)
-        || matches!(name, "bwrap" | "chroot" | "env" | "flatpak")
+    WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name) || name == "env" || has_other_root(name)
+}
+
+/// Whether a program of this name runs others in another root directory.
+pub fn has_other_root(name: &str) -> bool {
+    matches!(name, "bwrap" | "chroot" | "flatpak")
 }
 
 /// The words of the command that a wrapper of this name runs where it is itself. `words` begin with the wrapper.

@@ -1144,6 +1144,36 @@ fn the_service_sees_the_first_launch_of_a_listed_application() {
     drop((app, others));
 }
 
+/// A program of Flatpak's name, as a graphical session launches it for this application, which runs on.
+fn flatpak(apps: &TempDir, application: &str) -> common::Running {
+    let program = apps.path().join("flatpak");
+    if !program.exists() {
+        std::fs::copy("/usr/bin/yes", &program).expect("a copy of yes");
+    }
+    let mut command = Command::new("setsid");
+    command.arg(&program).args(["run", application]);
+    command.env("DISPLAY", ":77").stdin(Stdio::null());
+    // Which nobody reads: it waits.
+    command.stdout(Stdio::piped());
+    common::application_by(&program, &mut command)
+}
+
+/// It is known by what its words say, and not by its executable.
+#[test]
+fn the_service_sees_the_launch_of_a_listed_flatpak() {
+    let listed = "flatpak run org.prepage.Listed";
+    let settings = format!("[service]\napplications = [\"{listed}\"]\n[launch]\nt_idle_ms = 300\n");
+    let service = Service::start(&settings);
+    service.call(&["status"]);
+    let apps = TempDir::new();
+    let running = ["org.prepage.Unlisted", "org.prepage.Listed"].map(|name| flatpak(&apps, name));
+    wait_until("the launch", || !launches(&service).is_empty());
+    let seen = launches(&service);
+    assert_eq!(seen[0]["app"], format!("executable:{listed}@0"));
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    drop(running);
+}
+
 /// As a desktop launches it, a terminal, a script, a service.
 #[test]
 fn the_service_sees_interactive_launches_and_no_others() {
@@ -1185,6 +1215,7 @@ fn the_service_sees_interactive_launches_and_no_others() {
         launched("wayland", &[], "WAYLAND_DISPLAY"),
         // As many desktop entries do.
         launched("wrapped", &["env", "LC_ALL=C", "nice"], "DISPLAY"),
+        flatpak(&apps, apps.path().join("flat").to_str().expect("text")),
     ];
     let own_launches = || {
         let all = launches(&service);
@@ -1200,8 +1231,14 @@ fn the_service_sees_interactive_launches_and_no_others() {
     let of = |launch: &serde_json::Value| launch["app"].as_str().expect("text").to_owned();
     let mut names: Vec<String> = own_launches().iter().map(of).collect();
     names.sort();
-    let id = |name| format!("executable:{}/{name}@0", apps.path().display());
-    assert_eq!(names, ["wayland", "wrapped", "x11"].map(id));
+    let id = |(by, name)| format!("executable:{by}{}/{name}@0", apps.path().display());
+    let expected = [
+        ("", "wayland"),
+        ("", "wrapped"),
+        ("", "x11"),
+        ("flatpak run ", "flat"),
+    ];
+    assert_eq!(names, expected.map(id));
     let noticed = |launch: &serde_json::Value| launch["noticed_us"].is_u64();
     assert!(own_launches().iter().all(noticed));
     drop((terminal, unseen));

@@ -219,6 +219,7 @@ fn find_unnamed(seen: &mut Seen) {
         return;
     }
     for pid in seen.pids.clone().into_iter().take(ASKED_MAX) {
+        seen.look_at(pid);
         let view = &seen.view;
         let mut found: Vec<(InodeKey, PathBuf)> = Vec::new();
         for file in fds::open_files(pid).unwrap_or_default() {
@@ -230,7 +231,7 @@ fn find_unnamed(seen: &mut Seen) {
             }
         }
         for (key, path) in found {
-            if let (Some(path), true) = (seen.view.in_root(&path), seen.has_accessed(&key)) {
+            if let (Some(path), true) = (seen.path_in_root(pid, &path), seen.has_accessed(&key)) {
                 seen.paths.entry(key).or_insert_with(|| path.into());
             }
         }

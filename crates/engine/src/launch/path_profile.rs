@@ -1,8 +1,10 @@
 //! All path calls of one launch (FAST section 4.2: the system-call profiler).
 
 use crate::error::Result;
+use crate::launch::sandboxes::Sandboxes;
 use prepage_core::launch::recording::{CALLS_MAX, CallKind, PathCall};
 use prepage_kernel::path_calls::{self, PathCallKind, PathTracer, TraceEnd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A launch whose system calls are traced.
@@ -20,7 +22,11 @@ impl PathProfile {
     pub fn start(pid: i32) -> Result<Self> {
         let calls = Arc::new(Mutex::default());
         let noted = Arc::clone(&calls);
-        let tracer = PathTracer::start(pid, move |call| note(&mut lock(&noted), &call))?;
+        let mut sandboxes = Sandboxes::of(pid);
+        let note = move |call: path_calls::PathCall<'_>| {
+            note(&mut lock(&noted), &mut sandboxes, &call);
+        };
+        let tracer = PathTracer::start(pid, note)?;
         Ok(Self { tracer, calls })
     }
 
@@ -43,11 +49,20 @@ fn lock(calls: &Mutex<Vec<PathCall>>) -> MutexGuard<'_, Vec<PathCall>> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn note(calls: &mut Vec<PathCall>, call: &path_calls::PathCall<'_>) {
+fn note(calls: &mut Vec<PathCall>, sandboxes: &mut Sandboxes, call: &path_calls::PathCall<'_>) {
+    // A sandbox is entered by a process that executes the application then.
+    if sandboxes.is_new(call.pid) || call.kind == PathCallKind::Exec {
+        sandboxes.look_at(call.pid);
+    }
     // A path that is not text cannot be shipped or shown.
     let Ok(path) = std::str::from_utf8(call.path) else {
         return;
     };
+    let path = match sandboxes.of_process(call.pid) {
+        Some(sandbox) => sandbox.outside(Path::new(path)).map(Arc::from),
+        None => Some(Arc::from(path)),
+    };
+    let Some(path) = path else { return };
     if calls.len() < CALLS_MAX {
         calls.push(PathCall {
             kind: match call.kind {
@@ -57,7 +72,7 @@ fn note(calls: &mut Vec<PathCall>, call: &path_calls::PathCall<'_>) {
                 PathCallKind::ReadDir => CallKind::ReadDir,
                 PathCallKind::Exec => CallKind::Exec,
             },
-            path: path.into(),
+            path,
             is_found: call.found,
         });
     }

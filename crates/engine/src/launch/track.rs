@@ -4,6 +4,7 @@ use crate::launch::Launch;
 use crate::launch::path_profile::PathProfile;
 use crate::launch::place::Place;
 use crate::launch::rings::{Batch, BlockSample, Fork, Mapped, PageEvent};
+use crate::launch::sandboxes::{Sandbox, Sandboxes};
 use crate::observe::files::InodeKey;
 use crate::observe::opens::Opening;
 use crate::observe::resolve::View;
@@ -16,7 +17,9 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockKind, BlockOperation, SECTOR_BYTES};
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::{Process, maps, process};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Most processes of one launch.
@@ -68,6 +71,8 @@ pub struct Seen {
     own_pid: i32,
     /// How its files are named.
     pub view: View,
+    /// Its processes that have other things mounted.
+    pub sandboxes: Sandboxes,
     /// Where accesses come from.
     pub source: Source,
     /// Processes of the launch, ended ones included.
@@ -104,6 +109,7 @@ impl Seen {
             began: launch.began,
             own_pid: process::own_pid(),
             view: View::of([launch.root_pid]),
+            sandboxes: Sandboxes::of(launch.root_pid),
             source,
             pids: HashSet::from_iter(process::tree(launch.root_pid, PROCESSES_MAX)),
             keys: Vec::new(),
@@ -120,11 +126,12 @@ impl Seen {
             lost: 0,
         };
         for pid in seen.pids.clone() {
+            seen.look_at(pid);
             // A process that vanished maps nothing.
             for mapping in maps::read(pid).unwrap_or_default() {
                 let key = seen.view.key_of_mapped(mapping.dev, mapping.inode);
                 let path = mapping.path.filter(|_| !mapping.deleted);
-                if let Some(path) = path.and_then(|path| seen.view.in_root(&path)) {
+                if let Some(path) = path.and_then(|path| seen.path_in_root(pid, &path)) {
                     note_path(&mut seen.paths, key, &path);
                 }
             }
@@ -137,10 +144,15 @@ impl Seen {
         self.lost += batch.lost;
         batch.forks.iter().for_each(|fork| self.fork(fork));
         let pids: Vec<i32> = self.pids.iter().copied().collect();
-        // What is mapped has its path below the root directory of its process, which may be in a sandbox.
+        // Whoever was executed maps what it consists of.
+        let maps = |pid: &&i32| batch.mapped.contains_key(pid);
+        pids.iter().filter(maps).for_each(|&pid| self.look_at(pid));
+        // What is mapped has its path below the root directory of its process, which may be another (chroot(2)).
         openings.iter().for_each(|opening| self.open(opening));
-        let mapped = pids.iter().filter_map(|pid| batch.mapped.get(pid));
-        mapped.flatten().for_each(|mapped| self.map(mapped));
+        for &pid in &pids {
+            let mapped = batch.mapped.get(&pid).into_iter().flatten();
+            mapped.for_each(|mapped| self.map(pid, mapped));
+        }
         let pages = pids.iter().filter_map(|pid| batch.pages.get(pid));
         pages.flatten().for_each(|event| self.page(event));
         let fetched = batch.pages.get(&self.own_pid).into_iter().flatten();
@@ -161,11 +173,38 @@ impl Seen {
         }
     }
 
-    fn map(&mut self, mapped: &Mapped) {
-        if let Ok(path) = std::str::from_utf8(&mapped.path) {
+    /// Looks whether a process is in a sandbox now.
+    pub fn look_at(&mut self, pid: i32) {
+        if let Some(mounted) = self.sandboxes.look_at(pid) {
+            self.view.add(mounted);
+        }
+    }
+
+    /// A path of a process, as we see it, as the launch's first process means it.
+    pub fn path_in_root(&self, pid: i32, path: &Path) -> Option<String> {
+        self.path_out_of(self.sandboxes.of_process(pid), path)
+    }
+
+    fn path_out_of(&self, sandbox: Option<Sandbox<'_>>, path: &Path) -> Option<String> {
+        match sandbox {
+            Some(sandbox) => sandbox.outside(path),
+            None => self.view.in_root(path),
+        }
+    }
+
+    fn map(&mut self, pid: i32, mapped: &Mapped) {
+        let Ok(path) = std::str::from_utf8(&mapped.path) else {
+            return;
+        };
+        // Unlike ours of it, the process's own path begins at its root directory.
+        let path = match self.sandboxes.of_process(pid) {
+            Some(sandbox) => sandbox.outside(Path::new(path)).map(Cow::from),
+            None => Some(path.into()),
+        };
+        if let Some(path) = path {
             let (device, inode) = mapped.key;
             let key = self.view.key_of_mapped(device, inode);
-            note_path(&mut self.paths, key, path);
+            note_path(&mut self.paths, key, &path);
         }
     }
 
@@ -176,7 +215,8 @@ impl Seen {
         let Some(key) = self.view.key_of(opening) else {
             return;
         };
-        let path = self.view.in_root(&opening.path);
+        let sandbox = opening.mount_id.and_then(|id| self.sandboxes.of_mount(id));
+        let path = self.path_out_of(sandbox, &opening.path);
         let path = path.and_then(|path| note_path(&mut self.paths, key, &path));
         if let (Some(path), true) = (path, self.opened.len() < CALLS_MAX) {
             self.opened.push(PathCall {

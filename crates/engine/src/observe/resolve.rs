@@ -6,7 +6,7 @@ use crate::observe::opens::Opening;
 use prepage_core::identity::FileId;
 use prepage_kernel::fds::{self, OpenFile};
 use prepage_kernel::maps;
-use prepage_kernel::mountinfo::{self, Devices};
+use prepage_kernel::mountinfo::{self, Devices, Mount};
 use prepage_kernel::open::{FileKind, FileStat, process_root_path, stat_in_root};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
@@ -42,6 +42,11 @@ impl View {
             roots,
             devices: Devices::of(&mounts),
         }
+    }
+
+    /// Takes in what is mounted elsewhere too.
+    pub fn add(&mut self, mounts: &[Mount]) {
+        self.devices.add(mounts);
     }
 
     /// The file that was opened, as tracepoints name it; `None` where its mount is none that the application has.

@@ -12,9 +12,12 @@ use prepage_core::launch::plan::{LaunchPlan, PlannedRead};
 use prepage_core::launch::recording::Recording;
 use prepage_engine::LaunchResult;
 use prepage_kernel::page::page_size;
+use prepage_kernel::process;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
-use prepage_kernel::testing::machine::{Directory, Disk, Machine, run, unmount, write_clean};
+use prepage_kernel::testing::machine::{
+    Directory, Disk, Machine, eventually, run, unmount, write_clean,
+};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -93,6 +96,125 @@ fn in_a_root_directory_that_is_no_mount_point() {
     let mut child = Child::spawn(1);
     child.chroot(&root);
     is_recorded_and_fetched(&mut child, Path::new("/file"), &file);
+}
+
+/// Mounts one directory at another's place, and executes what follows.
+const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+
+/// Two files of the same name in two directories, and words that run a command in a sandbox, in which the second directory is the
+/// first.
+struct Sandbox {
+    theirs: PathBuf,
+    ours: PathBuf,
+    _directory: Directory,
+}
+
+impl Sandbox {
+    fn new() -> Sandbox {
+        let directory = Directory::new();
+        let [theirs, ours] = ["theirs", "ours"].map(|side| {
+            std::fs::create_dir(directory.path(side)).expect("mkdir");
+            directory.file(&format!("{side}/file"), 256)
+        });
+        Sandbox {
+            theirs,
+            ours,
+            _directory: directory,
+        }
+    }
+
+    fn words(&self) -> Vec<&str> {
+        let places = [&self.theirs, &self.ours];
+        let places = places.map(|file| file.parent().and_then(Path::to_str).expect("text"));
+        let enters = ["unshare", "--mount", "sh", "-c", MOUNT, "sh"];
+        [&enters[..], &places].concat()
+    }
+}
+
+/// What a launch's process means by a path in the sandbox that the launch made is another file outside.
+#[test]
+fn in_a_sandbox_that_the_launch_makes() {
+    let (_machine, sandbox) = (Machine::lock(), Sandbox::new());
+    let (theirs, ours) = (&sandbox.theirs, &sandbox.ours);
+    // The first process stays outside.
+    let stays = ["sh", "-c", r#""$@"; exit $?"#, "sh"];
+    let mut child = Child::spawn_through(&[&stays[..], &sandbox.words()].concat(), 1);
+    let root_pid = process::stat(child.pid()).expect("alive").ppid;
+    let rig = LaunchRig::new();
+    for (action, first) in [("readfile", 8), ("mapfile", 64)] {
+        drop_cache(theirs);
+        rig.begin(1, root_pid, recorded());
+        child.tell_file(action, ours, first, 4);
+        rig.launches.settled(1);
+        let recording = rig.result().recording.expect("recorded");
+        let (_, accessed) = of_file(&recording, theirs);
+        assert!(accessed.contains(first), "{action}: {accessed:?}");
+        let is_ours = |file: &FileId| Path::new(&*file.path) == ours.as_path();
+        assert!(!recording.files.iter().any(is_ours), "{action}");
+    }
+}
+
+/// The same of a sandbox that is made while the launch is recorded, and of a process in it that has ended.
+#[test]
+fn in_a_sandbox_that_is_made_meanwhile() {
+    const READS_AND_STAYS: &str = r#"cat "$1" > /dev/null; exec sleep 60"#;
+    let (_machine, sandbox) = (Machine::lock(), Sandbox::new());
+    let theirs = &sandbox.theirs;
+    let reads = [
+        "sh",
+        "-c",
+        READS_AND_STAYS,
+        "sh",
+        sandbox.ours.to_str().expect("text"),
+    ];
+    let stays = ["sh", "-c", r#""$@" & echo $!; wait"#, "sh"];
+    let held = HeldCommand::new(&[&stays[..], &sandbox.words(), &reads].concat());
+    drop_cache(theirs);
+    let rig = LaunchRig::new();
+    rig.begin(1, held.pid(), recorded());
+    let mut running = held.release();
+    let pid: i32 = running.line().parse().expect("a pid");
+    eventually("it stays", || {
+        process::exe(pid).is_ok_and(|exe| exe.ends_with("sleep"))
+    });
+    rig.launches.settled(1);
+    let recording = rig.result().recording.expect("recorded");
+    let (_, accessed) = of_file(&recording, theirs);
+    assert_eq!(accessed, pages(&[(0, 256)]));
+    run("kill", &[&pid.to_string()]);
+    running.finish();
+}
+
+#[test]
+fn paths_of_a_traced_launch_are_those_outside_of_its_sandbox() {
+    let (_machine, sandbox) = (Machine::lock(), Sandbox::new());
+    let (theirs, ours) = (&sandbox.theirs, &sandbox.ours);
+    let missing = ours.with_file_name("missing");
+    let reads = [
+        "cat",
+        ours.to_str().expect("text"),
+        missing.to_str().expect("text"),
+    ];
+    let held = HeldCommand::new(&[&sandbox.words()[..], &reads].concat());
+    let rig = LaunchRig::new();
+    let profiled = Decision {
+        profiles_paths: true,
+        ..recorded()
+    };
+    let mut launch = launch(1, held.pid(), profiled);
+    launch.traces_paths = true;
+    rig.launches.begin(launch);
+    let (output, _) = held.run();
+    assert_eq!(output.len() as u64, 256 * page_size());
+    let recording = rig.result().recording.expect("recorded");
+    let is_called = |path: &Path| {
+        let mut calls = recording.calls.iter();
+        calls.any(|call| Path::new(&*call.path) == path)
+    };
+    assert!(is_called(theirs), "{:?}", recording.calls);
+    assert!(is_called(&theirs.with_file_name("missing")));
+    assert!(!is_called(ours) && !is_called(&missing));
+    assert!(recording.is_path_profile);
 }
 
 const DATA_PAGES: u64 = 64;

@@ -60,6 +60,14 @@ impl HeldCommand {
 }
 
 impl RunningCommand {
+    /// The next line that it prints.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        let read = self.stdout.read_line(&mut line);
+        read.expect("read from the command");
+        line.trim_end().to_owned()
+    }
+
     /// Waits for its end: its output and exit status.
     pub fn finish(mut self) -> (String, i32) {
         let mut output = String::new();

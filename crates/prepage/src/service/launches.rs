@@ -11,7 +11,8 @@ use crate::api::{
 };
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    ProcessFacts, base_name, identify, is_session_program, may_run_scripts, program,
+    ProcessFacts, base_name, identify, is_session_program, may_be_named_by_words, program,
+    runs_in_other_root,
 };
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
@@ -260,7 +261,8 @@ impl Service {
         let wants = |pid: i32, path: &str| {
             let is_link_to_one =
                 || process::exe(pid).is_ok_and(|exe| is_named(&exe.to_string_lossy()));
-            is_any || has_groups || is_named(path) || may_run_scripts(path) || is_link_to_one()
+            let is_named = is_named(path) || may_be_named_by_words(path);
+            is_any || has_groups || is_named || is_link_to_one()
         };
         let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
         let execs = execs.map(|execs| execs.drain(wants)).unwrap_or_default();
@@ -289,7 +291,7 @@ impl Service {
         let is_chosen = is_tracked
             || is_found
             || self.config.service.launches == LaunchPolicy::Interactive
-                && !is_session_program(&chain[0])
+                && (runs_in_other_root(&chain[0]) || !is_session_program(&chain[0]))
                 && is_interactive(exec.pid);
         if is_chosen {
             self.begin_launch(Launching {

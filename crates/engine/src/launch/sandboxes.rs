@@ -1,0 +1,99 @@
+//! Processes of a launch that have other things mounted than the one that it began with, as what Flatpak, snap or Firejail runs.
+//!
+//! A sandbox is made of directories of the machine's own file systems, mounted elsewhere: `/usr/lib/x.so` in a Flatpak is
+//! `/var/lib/flatpak/runtime/.../files/lib/x.so` to the process that makes it. The next launch is helped before its sandbox is there,
+//! so files are known by their paths outside.
+
+use prepage_kernel::mountinfo::{self, Mount, same_file_here};
+use prepage_kernel::process::mount_namespace;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Most sandboxes of one launch: a browser makes one for each page.
+const SANDBOXES_MAX: usize = 16;
+
+/// Most processes of which it is kept where they are.
+const PROCESSES_MAX: usize = 4_096;
+
+/// The mount namespace of a process, by its number.
+type Namespace = u64;
+
+/// The sandboxes of one launch.
+#[derive(Debug)]
+pub struct Sandboxes {
+    /// Where the launch began; `None` where that is not to be read, so that nothing counts as a sandbox.
+    outside: Option<Namespace>,
+    mounted_outside: Vec<Mount>,
+    by_process: HashMap<i32, Namespace>,
+    mounted: HashMap<Namespace, Vec<Mount>>,
+}
+
+impl Sandboxes {
+    /// Those of a launch that begins with this process.
+    pub fn of(root_pid: i32) -> Self {
+        Self {
+            outside: mount_namespace(root_pid).ok(),
+            mounted_outside: mountinfo::read_of(root_pid).unwrap_or_default(),
+            by_process: HashMap::new(),
+            mounted: HashMap::new(),
+        }
+    }
+
+    /// Looks where a process is that may have entered a sandbox. Returns what is mounted there, if it is in one: all is in its
+    /// place only when the application is executed. Of a process that has ended what was known stays.
+    pub fn look_at(&mut self, pid: i32) -> Option<&[Mount]> {
+        let outside = self.outside?;
+        let namespace = mount_namespace(pid).ok()?;
+        if self.by_process.len() < PROCESSES_MAX || self.by_process.contains_key(&pid) {
+            self.by_process.insert(pid, namespace);
+        }
+        let is_kept = self.mounted.len() < SANDBOXES_MAX || self.mounted.contains_key(&namespace);
+        if namespace == outside || !is_kept {
+            return None;
+        }
+        let mounted = mountinfo::read_of(pid).ok()?;
+        self.mounted.insert(namespace, mounted);
+        self.mounted.get(&namespace).map(Vec::as_slice)
+    }
+
+    /// Whether a process was never looked at.
+    pub fn is_new(&self, pid: i32) -> bool {
+        !self.by_process.contains_key(&pid)
+    }
+
+    /// The sandbox that a process is in, as far as was looked.
+    pub fn of_process(&self, pid: i32) -> Option<Sandbox<'_>> {
+        let mounted = self.mounted.get(self.by_process.get(&pid)?)?;
+        Some(self.sandbox(mounted))
+    }
+
+    /// The sandbox that this mount is in: its process may have ended.
+    pub fn of_mount(&self, id: u64) -> Option<Sandbox<'_>> {
+        let mut mounted = self.mounted.values();
+        let mounted = mounted.find(|mounted| mounted.iter().any(|mount| mount.id == id))?;
+        Some(self.sandbox(mounted))
+    }
+
+    fn sandbox<'a>(&'a self, mounted: &'a [Mount]) -> Sandbox<'a> {
+        Sandbox {
+            mounted,
+            mounted_outside: &self.mounted_outside,
+        }
+    }
+}
+
+/// What is mounted in a sandbox, and where the launch began.
+#[derive(Clone, Copy, Debug)]
+pub struct Sandbox<'a> {
+    mounted: &'a [Mount],
+    mounted_outside: &'a [Mount],
+}
+
+impl Sandbox<'_> {
+    /// What the launch's first process calls the file of this path; `None` where the sandbox has it from elsewhere (a tmpfs, an
+    /// overlay), or as no text.
+    pub fn outside(&self, path: &Path) -> Option<String> {
+        let found = same_file_here(path, self.mounted, self.mounted_outside)?;
+        found.into_os_string().into_string().ok()
+    }
+}
