@@ -94,6 +94,51 @@ impl Sandbox<'_> {
     /// overlay), or as no text.
     pub fn outside(&self, path: &Path) -> Option<String> {
         let found = same_file_here(path, self.mounted, self.mounted_outside)?;
-        found.into_os_string().into_string().ok()
+        let found = found.into_os_string().into_string().ok()?;
+        Some(by_active_deployment(found))
+    }
+}
+
+/// Digits of a commit of OSTree's.
+const COMMIT_DIGITS: usize = 64;
+
+/// A path in Flatpak's deployment of a commit, `.../ID/ARCH/BRANCH/COMMIT/files/...`, by the link that leads to the one in use: an
+/// update is another commit, whose unchanged files are links to the same inodes.
+fn by_active_deployment(path: String) -> String {
+    let is_commit = |part: &str| {
+        part.len() == COMMIT_DIGITS && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let mut parts: Vec<&str> = path.split('/').collect();
+    let deployment = parts
+        .windows(2)
+        .position(|pair| is_commit(pair[0]) && pair[1] == "files");
+    match deployment {
+        Some(at) => {
+            parts[at] = "active";
+            parts.join("/")
+        }
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_active_deployment;
+
+    #[test]
+    fn an_update_leaves_the_names_of_a_flatpaks_files() {
+        let of =
+            |commit: &str| format!("/var/lib/flatpak/app/org.x.Y/x86_64/stable/{commit}/files");
+        let commit = "0123456789abcdef".repeat(4);
+        for (path, name) in [
+            (of(&commit) + "/bin/x", of("active") + "/bin/x"),
+            (of(&commit), of("active")),
+            (of(&commit[1..]), of(&commit[1..])),
+            (of(&commit.replace('0', "g")), of(&commit.replace('0', "g"))),
+            (format!("/{commit}/file"), format!("/{commit}/file")),
+            ("/usr/lib/x.so".into(), "/usr/lib/x.so".into()),
+        ] {
+            assert_eq!(by_active_deployment(path), name);
+        }
     }
 }
