@@ -11,13 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 type Wrapper = (&'static str, &'static [u8], &'static [&'static str], usize);
 
 /// Those that run it where it was looked up. env(1) is one of them, with words of its own kind.
-const WRAPPERS: [Wrapper; 9] = [
+const WRAPPERS: [Wrapper; 10] = [
     (
         "chrt",
         b"DPT",
         &["--sched-deadline", "--sched-period", "--sched-runtime"],
         1,
     ),
+    ("firejail", b"", &[], 0),
     (
         "ionice",
         b"cnPpu",
@@ -172,6 +173,8 @@ mod tests {
             ("taskset -c 0,1 gimp", Some("gimp")),
             ("chrt --batch 0 gimp", Some("gimp")),
             ("nohup gimp", Some("gimp")),
+            ("firejail --private --profile=/x gimp x", Some("gimp x")),
+            ("firejail -- gimp", Some("gimp")),
             ("time -vf %e gimp", Some("gimp")),
             ("timeout 10", None),
             ("timeout", None),
