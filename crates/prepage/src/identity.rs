@@ -15,7 +15,7 @@
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
 //! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`crate::wrappers`]) is not that program: it is
-//! named by what it runs; where that has another root directory, by both (`flatpak run org.x.Y`). None of this holds a
+//! named by what it runs; where that has another root directory, by both (`flatpak run org.x.Y`, `snap run x`). None of this holds a
 //! pid, a time or a random part, so that the name is the same after a restart: of the directory where an AppImage mounts
 //! itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
@@ -432,7 +432,8 @@ fn runs_others(base: &str) -> bool {
 /// Whether it runs a program in another root directory, and both name the application: `flatpak run org.x.Y`.
 pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
     let base = process.exe.as_deref().map(base_name).unwrap_or_default();
-    wrappers::in_other_root(base, &process.arguments).is_some()
+    let words = &process.arguments;
+    wrappers::packaged(base, words).is_some() || wrappers::in_other_root(base, words).is_some()
 }
 
 /// Whether a program of this name may be named by its words: by a script, or by what it runs in another root directory.
@@ -455,6 +456,9 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
     let exe = process.exe.as_deref()?;
     // The kernel appends this once the file was replaced by an update.
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
+    if let Some(name) = wrappers::packaged(base_name(exe), &process.arguments) {
+        return Some(name);
+    }
     if let Some((by, command)) = wrappers::in_other_root(base_name(exe), &process.arguments) {
         return Some(format!("{by} {}", program_name(&run_by(process, command))?));
     }

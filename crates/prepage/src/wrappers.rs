@@ -53,6 +53,9 @@ const FLATPAK: Wrapper = (
     0,
 );
 
+/// Likewise.
+const SNAP: Wrapper = ("snap", b"r", &["--command", "--hook", "--revision"], 0);
+
 /// Options of bwrap(1) with two values; with none are those below, and `--unshare-...`; `--overlay` has three, all others one.
 const BWRAP_TWO: [&str; 14] = [
     "--bind",
@@ -87,13 +90,29 @@ pub fn is_wrapper(name: &str) -> bool {
 
 /// Whether a program of this name runs others in another root directory.
 pub fn has_other_root(name: &str) -> bool {
-    matches!(name, "bwrap" | "chroot" | "flatpak")
+    matches!(name, "bwrap" | "chroot" | "flatpak" | "snap")
 }
 
 /// The words of the command that a wrapper of this name runs where it is itself. `words` begin with the wrapper.
 pub fn wrapped<'a, W: AsRef<OsStr>>(name: &str, words: &'a [W]) -> Option<&'a [W]> {
     let wrapper = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)?;
     after_own(wrapper, words.get(1..)?)
+}
+
+/// What an application of a package system is known by, which this program runs in another root directory: how, and its name there.
+/// `/snap/bin/x` is a link to `snap`.
+pub fn packaged(name: &str, words: &[String]) -> Option<String> {
+    let called = words.first()?.rsplit('/').next()?;
+    let (own, application) = match name {
+        "flatpak" => (&FLATPAK, None),
+        "snap" if called == "snap" => (&SNAP, None),
+        "snap" => (&SNAP, Some(called)),
+        _ => return None,
+    };
+    let run = || after_own(own, words.get(2..)?)?.first().map(String::as_str);
+    let is_run = words.get(1).is_some_and(|word| word == "run");
+    let application = application.or_else(|| is_run.then(run)?)?;
+    Some(format!("{name} run {application}"))
 }
 
 /// The words of the command that a wrapper of this name runs in another root directory, after those that name that, as
@@ -106,9 +125,6 @@ pub fn in_other_root<'a>(name: &str, words: &'a [String]) -> Option<(String, &'a
             let command = after_own(&CHROOT, rest)?;
             let root = rest.len().checked_sub(command.len() + 1)?;
             Some((format!("chroot {}", rest[root]), command))
-        }
-        "flatpak" if rest.first()? == "run" => {
-            Some(("flatpak run".into(), after_own(&FLATPAK, &rest[1..])?))
         }
         _ => None,
     }
@@ -199,14 +215,6 @@ mod tests {
                 Some("chroot /srv/x: app"),
             ),
             (
-                "flatpak run --branch=stable org.x.Y f",
-                Some("flatpak run: org.x.Y f"),
-            ),
-            (
-                "flatpak run --command sh org.x.Y",
-                Some("flatpak run: org.x.Y"),
-            ),
-            (
                 "bwrap --ro-bind / / --unshare-pid --dev /dev -- /app/bin/x y",
                 Some("bwrap: /app/bin/x y"),
             ),
@@ -215,14 +223,45 @@ mod tests {
                 Some("bwrap: x"),
             ),
             ("chroot /srv/x", None),
-            ("flatpak list", None),
-            ("flatpak", None),
             ("bwrap --bind / /", None),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let found = in_other_root(&words[0], &words);
             let found = found.map(|(by, command)| format!("{by}: {}", command.join(" ")));
             assert_eq!(found.as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_package_system_runs_is_named_by_it() {
+        for (program, line, expected) in [
+            (
+                "flatpak",
+                "flatpak run --branch=stable org.x.Y f",
+                Some("flatpak run org.x.Y"),
+            ),
+            (
+                "flatpak",
+                "flatpak run --command sh org.x.Y",
+                Some("flatpak run org.x.Y"),
+            ),
+            ("flatpak", "flatpak list", None),
+            ("flatpak", "flatpak run", None),
+            ("flatpak", "flatpak", None),
+            ("snap", "snap run -r 5 x.y f", Some("snap run x.y")),
+            (
+                "snap",
+                "/usr/bin/snap run --command=sh x",
+                Some("snap run x"),
+            ),
+            ("snap", "snap list", None),
+            ("snap", "snap", None),
+            ("snap", "/snap/bin/x f", Some("snap run x")),
+            ("snap", "x run f", Some("snap run x")),
+            ("gimp", "gimp run x", None),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(packaged(program, &words).as_deref(), expected, "{line}");
         }
     }
 }

@@ -209,6 +209,8 @@ fn programs_and_what_they_interpret() {
             "bwrap /x.py",
         ),
         (&["/usr/bin/flatpak", "list"], "/usr/bin/flatpak"),
+        (&["/usr/bin/snap", "run", "x.y", "f"], "snap run x.y"),
+        (&["/usr/bin/snap", "list"], "/usr/bin/snap"),
     ] {
         let (app, _) = alone(command, "0::/");
         assert_eq!(app, format!("executable:{name}@1000"), "{command:?}");
