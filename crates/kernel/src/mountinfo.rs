@@ -169,11 +169,10 @@ impl Devices {
         }
     }
 
-    /// Adds those of more mounts.
+    /// Adds those of more mounts. No file system is asked: the layers of overlays among them stay unknown.
     pub fn add(&mut self, mounts: &[Mount]) {
-        let Devices { by_mount, layers } = Devices::of(mounts);
+        let by_mount = mounts.iter().map(|mount| (mount.id, mount.dev));
         self.by_mount.extend(by_mount);
-        self.layers.extend(layers);
     }
 
     /// The device by which tracepoints name a file: `mount_id` and `dev` are those of stat. `None` where the mount is
