@@ -1146,10 +1146,7 @@ fn the_service_sees_the_first_launch_of_a_listed_application() {
 
 /// A program of Flatpak's name, as a graphical session launches it for this application, which runs on.
 fn flatpak(apps: &TempDir, application: &str) -> common::Running {
-    let program = apps.path().join("flatpak");
-    if !program.exists() {
-        std::fs::copy("/usr/bin/yes", &program).expect("a copy of yes");
-    }
+    let program = common::copy("/usr/bin/yes", apps, "flatpak");
     let mut command = Command::new("setsid");
     command.arg(&program).args(["run", application]);
     command.env("DISPLAY", ":77").stdin(Stdio::null());

@@ -4,7 +4,6 @@ use crate::error::Result;
 use crate::launch::sandboxes::Sandboxes;
 use prepage_core::launch::recording::{CALLS_MAX, CallKind, PathCall};
 use prepage_kernel::path_calls::{self, PathCallKind, PathTracer, TraceEnd};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A launch whose system calls are traced.
@@ -55,14 +54,10 @@ fn note(calls: &mut Vec<PathCall>, sandboxes: &mut Sandboxes, call: &path_calls:
         sandboxes.look_at(call.pid);
     }
     // A path that is not text cannot be shipped or shown.
-    let Ok(path) = std::str::from_utf8(call.path) else {
+    let path = std::str::from_utf8(call.path).ok();
+    let Some(path) = path.and_then(|path| sandboxes.outside(call.pid, path)) else {
         return;
     };
-    let path = match sandboxes.of_process(call.pid) {
-        Some(sandbox) => sandbox.outside(Path::new(path)).map(Arc::from),
-        None => Some(Arc::from(path)),
-    };
-    let Some(path) = path else { return };
     if calls.len() < CALLS_MAX {
         calls.push(PathCall {
             kind: match call.kind {
@@ -72,7 +67,7 @@ fn note(calls: &mut Vec<PathCall>, sandboxes: &mut Sandboxes, call: &path_calls:
                 PathCallKind::ReadDir => CallKind::ReadDir,
                 PathCallKind::Exec => CallKind::Exec,
             },
-            path,
+            path: path.into(),
             is_found: call.found,
         });
     }

@@ -4,16 +4,15 @@
 //! `/var/lib/flatpak/runtime/.../files/lib/x.so` to the process that makes it. The next launch is helped before its sandbox is there,
 //! so files are known by their paths outside.
 
-use prepage_kernel::mountinfo::{self, Mount, same_file_here};
+use crate::launch::track::PROCESSES_MAX;
+use prepage_kernel::mountinfo::{self, Mount, ProcessMounts, same_file_here};
 use prepage_kernel::process::mount_namespace;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// Most sandboxes of one launch: a browser makes one for each page.
 const SANDBOXES_MAX: usize = 16;
-
-/// Most processes of which it is kept where they are.
-const PROCESSES_MAX: usize = 4_096;
 
 /// The mount namespace of a process, by its number.
 type Namespace = u64;
@@ -23,6 +22,8 @@ type Namespace = u64;
 pub struct Sandboxes {
     /// Where the launch began; `None` where that is not to be read, so that nothing counts as a sandbox.
     outside: Option<Namespace>,
+    /// What is mounted there, until the first sandbox is seen: few launches have one.
+    unread: Option<ProcessMounts>,
     mounted_outside: Vec<Mount>,
     by_process: HashMap<i32, Namespace>,
     mounted: HashMap<Namespace, Vec<Mount>>,
@@ -33,7 +34,8 @@ impl Sandboxes {
     pub fn of(root_pid: i32) -> Self {
         Self {
             outside: mount_namespace(root_pid).ok(),
-            mounted_outside: mountinfo::read_of(root_pid).unwrap_or_default(),
+            unread: ProcessMounts::open(root_pid).ok(),
+            mounted_outside: Vec::new(),
             by_process: HashMap::new(),
             mounted: HashMap::new(),
         }
@@ -52,6 +54,9 @@ impl Sandboxes {
             return None;
         }
         let mounted = mountinfo::read_of(pid).ok()?;
+        if let Some(unread) = self.unread.take() {
+            self.mounted_outside = unread.read().unwrap_or_default();
+        }
         self.mounted.insert(namespace, mounted);
         self.mounted.get(&namespace).map(Vec::as_slice)
     }
@@ -65,6 +70,15 @@ impl Sandboxes {
     pub fn of_process(&self, pid: i32) -> Option<Sandbox<'_>> {
         let mounted = self.mounted.get(self.by_process.get(&pid)?)?;
         Some(self.sandbox(mounted))
+    }
+
+    /// What the launch's first process calls the file of this path, as a process of the launch means it: the same, unless that is in
+    /// a sandbox, and `None` as of [`Sandbox::outside`].
+    pub fn outside<'a>(&self, pid: i32, path: &'a str) -> Option<Cow<'a, str>> {
+        match self.of_process(pid) {
+            Some(sandbox) => sandbox.outside(Path::new(path)).map(Cow::from),
+            None => Some(path.into()),
+        }
     }
 
     /// The sandbox that this mount is in: its process may have ended.

@@ -17,13 +17,12 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::block_trace::{BlockKind, BlockOperation, SECTOR_BYTES};
 use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::{Process, maps, process};
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Most processes of one launch.
-const PROCESSES_MAX: usize = 4_096;
+pub const PROCESSES_MAX: usize = 4_096;
 /// Most inodes of which the path is kept: of a launch's openings, most are of files that it reads.
 const PATHS_MAX: usize = 2 * FILES_MAX;
 /// Most files counted beyond those that are kept.
@@ -193,15 +192,9 @@ impl Seen {
     }
 
     fn map(&mut self, pid: i32, mapped: &Mapped) {
-        let Ok(path) = std::str::from_utf8(&mapped.path) else {
-            return;
-        };
+        let path = std::str::from_utf8(&mapped.path).ok();
         // Unlike ours of it, the process's own path begins at its root directory.
-        let path = match self.sandboxes.of_process(pid) {
-            Some(sandbox) => sandbox.outside(Path::new(path)).map(Cow::from),
-            None => Some(path.into()),
-        };
-        if let Some(path) = path {
+        if let Some(path) = path.and_then(|path| self.sandboxes.outside(pid, path)) {
             let (device, inode) = mapped.key;
             let key = self.view.key_of_mapped(device, inode);
             note_path(&mut self.paths, key, &path);

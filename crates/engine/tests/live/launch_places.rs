@@ -3,8 +3,9 @@
 
 use crate::disks::Overlay;
 use crate::launch_rig::{
-    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, launch, pages, plan, prefetched, recorded,
+    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, pages, plan, prefetched, recorded,
 };
+use crate::sandbox::{FILE_PAGES, STAYS, Sandbox};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::FileId;
 use prepage_core::launch::manager::Decision;
@@ -98,47 +99,12 @@ fn in_a_root_directory_that_is_no_mount_point() {
     is_recorded_and_fetched(&mut child, Path::new("/file"), &file);
 }
 
-/// Mounts one directory at another's place, and executes what follows.
-const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
-
-/// Two files of the same name in two directories, and words that run a command in a sandbox, in which the second directory is the
-/// first.
-struct Sandbox {
-    theirs: PathBuf,
-    ours: PathBuf,
-    _directory: Directory,
-}
-
-impl Sandbox {
-    fn new() -> Sandbox {
-        let directory = Directory::new();
-        let [theirs, ours] = ["theirs", "ours"].map(|side| {
-            std::fs::create_dir(directory.path(side)).expect("mkdir");
-            directory.file(&format!("{side}/file"), 256)
-        });
-        Sandbox {
-            theirs,
-            ours,
-            _directory: directory,
-        }
-    }
-
-    fn words(&self) -> Vec<&str> {
-        let places = [&self.theirs, &self.ours];
-        let places = places.map(|file| file.parent().and_then(Path::to_str).expect("text"));
-        let enters = ["unshare", "--mount", "sh", "-c", MOUNT, "sh"];
-        [&enters[..], &places].concat()
-    }
-}
-
 /// What a launch's process means by a path in the sandbox that the launch made is another file outside.
 #[test]
 fn in_a_sandbox_that_the_launch_makes() {
     let (_machine, sandbox) = (Machine::lock(), Sandbox::new());
     let (theirs, ours) = (&sandbox.theirs, &sandbox.ours);
-    // The first process stays outside.
-    let stays = ["sh", "-c", r#""$@"; exit $?"#, "sh"];
-    let mut child = Child::spawn_through(&[&stays[..], &sandbox.words()].concat(), 1);
+    let mut child = Child::spawn_through(&[&STAYS[..], &sandbox.words()].concat(), 1);
     let root_pid = process::stat(child.pid()).expect("alive").ppid;
     let rig = LaunchRig::new();
     for (action, first) in [("readfile", 8), ("mapfile", 64)] {
@@ -180,7 +146,7 @@ fn in_a_sandbox_that_is_made_meanwhile() {
     rig.launches.settled(1);
     let recording = rig.result().recording.expect("recorded");
     let (_, accessed) = of_file(&recording, theirs);
-    assert_eq!(accessed, pages(&[(0, 256)]));
+    assert_eq!(accessed, pages(&[(0, FILE_PAGES)]));
     run("kill", &[&pid.to_string()]);
     running.finish();
 }
@@ -197,15 +163,9 @@ fn paths_of_a_traced_launch_are_those_outside_of_its_sandbox() {
     ];
     let held = HeldCommand::new(&[&sandbox.words()[..], &reads].concat());
     let rig = LaunchRig::new();
-    let profiled = Decision {
-        profiles_paths: true,
-        ..recorded()
-    };
-    let mut launch = launch(1, held.pid(), profiled);
-    launch.traces_paths = true;
-    rig.launches.begin(launch);
+    rig.begin_traced(1, held.pid());
     let (output, _) = held.run();
-    assert_eq!(output.len() as u64, 256 * page_size());
+    assert_eq!(output.len() as u64, FILE_PAGES * page_size());
     let recording = rig.result().recording.expect("recorded");
     let is_called = |path: &Path| {
         let mut calls = recording.calls.iter();
@@ -385,13 +345,7 @@ fn paths_of_a_traced_launch_are_those_below_its_root_directory() {
     lines.sort();
     let pid = lines[0].parse().expect("a pid");
     let rig = LaunchRig::new();
-    let profiled = Decision {
-        profiles_paths: true,
-        ..recorded()
-    };
-    let mut launch = launch(1, pid, profiled);
-    launch.traces_paths = true;
-    rig.launches.begin(launch);
+    rig.begin_traced(1, pid);
     let mut stdin = shell.stdin.take().expect("piped");
     stdin.write_all(b"go\n").expect("write");
     std::io::copy(&mut stdout, &mut std::io::sink()).expect("read");

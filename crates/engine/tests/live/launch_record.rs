@@ -235,13 +235,7 @@ fn a_traced_launch_shows_every_path_it_tries() {
         paths[0],
         paths[1],
     ]);
-    let decision = Decision {
-        profiles_paths: true,
-        ..recorded()
-    };
-    let mut launch = launch(1, held.pid(), decision);
-    launch.traces_paths = true;
-    rig.launches.begin(launch);
+    rig.begin_traced(1, held.pid());
     let (output, status) = held.run();
     assert_eq!((output.len(), status), (4 * 4096, 0));
     let recording = rig.result().recording.expect("recorded");

@@ -48,6 +48,17 @@ impl LaunchRig {
         self.launches.begin(launch(id, pid, decision));
     }
 
+    /// Records a launch, and traces its paths.
+    pub fn begin_traced(&self, id: u64, pid: i32) {
+        let profiled = Decision {
+            profiles_paths: true,
+            ..recorded()
+        };
+        let mut launch = launch(id, pid, profiled);
+        launch.traces_paths = true;
+        self.launches.begin(launch);
+    }
+
     /// The result of the one launch under way.
     pub fn result(&self) -> LaunchResult {
         let mut results = self.results(1);

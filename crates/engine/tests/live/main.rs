@@ -20,6 +20,7 @@ mod mid_fetch;
 mod restore;
 mod rig;
 mod roots;
+mod sandbox;
 mod shared;
 mod store;
 mod switch;

@@ -1,11 +1,10 @@
 //! Applications whose root directory, or whose mounts, are not ours: the same path names another file there.
 
 use crate::cache::{cached, drop_cache, is_learned_and_fetched};
+use crate::sandbox::{FILE_PAGES, STAYS, Sandbox};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, write_clean};
-use std::path::{Path, PathBuf};
-
-const FILE_PAGES: u64 = 256;
+use std::path::Path;
 
 /// The file that the child means by `path` is fetched, and not the one that we mean by it.
 fn is_fetched_in_its_root(child: &mut Child, path: &Path, theirs: &Path, ours: &Path) {
@@ -18,26 +17,12 @@ fn is_fetched_in_its_root(child: &mut Child, path: &Path, theirs: &Path, ours: &
     );
 }
 
-/// Two files of the same path below two directories.
-fn two_files(directory: &Directory, path: &str) -> [PathBuf; 2] {
-    ["theirs", "ours"].map(|side| {
-        let file = directory.path(side).join(path);
-        std::fs::create_dir_all(file.parent().expect("a parent")).expect("mkdir");
-        write_clean(&file, FILE_PAGES);
-        file
-    })
-}
-
 /// The file is fetched for a child that is in a mount namespace of its own, entered by a program that these words begin.
 fn is_fetched_in_a_mount_namespace(through: &[&str]) {
-    const MOUNT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
-    let (_machine, directory) = (Machine::with_swap(), Directory::new());
-    let [theirs, ours] = two_files(&directory, "file");
-    let places = [&theirs, &ours].map(|file| file.parent().and_then(Path::to_str).expect("text"));
-    let [from, to] = places;
-    let enters = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", from, to];
-    let mut child = Child::spawn_through(&[through, &enters].concat(), 1);
-    is_fetched_in_its_root(&mut child, &ours, &theirs, &ours);
+    let (_machine, sandbox) = (Machine::with_swap(), Sandbox::new());
+    let (theirs, ours) = (&sandbox.theirs, &sandbox.ours);
+    let mut child = Child::spawn_through(&[through, &sandbox.words()].concat(), 1);
+    is_fetched_in_its_root(&mut child, ours, theirs, ours);
 }
 
 #[test]
@@ -48,7 +33,7 @@ fn in_another_mount_namespace() {
 /// A sandbox's first process stays outside of it, as Flatpak's does: the oldest one's root is not the application's.
 #[test]
 fn in_a_mount_namespace_that_the_oldest_process_is_not_in() {
-    is_fetched_in_a_mount_namespace(&["sh", "-c", r#""$@"; exit $?"#, "sh"]);
+    is_fetched_in_a_mount_namespace(&STAYS);
 }
 
 #[test]

@@ -261,8 +261,8 @@ impl Service {
         let wants = |pid: i32, path: &str| {
             let is_link_to_one =
                 || process::exe(pid).is_ok_and(|exe| is_named(&exe.to_string_lossy()));
-            let is_named = is_named(path) || may_be_named_by_words(path);
-            is_any || has_groups || is_named || is_link_to_one()
+            let is_looked_up = || is_named(path) || may_be_named_by_words(path);
+            is_any || has_groups || is_looked_up() || is_link_to_one()
         };
         let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
         let execs = execs.map(|execs| execs.drain(wants)).unwrap_or_default();

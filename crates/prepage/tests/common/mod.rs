@@ -80,9 +80,14 @@ pub fn application(directory: &TempDir, name: impl AsRef<Path>) -> Running {
 
 /// A copy of sleep(1) under a name of its own.
 pub fn program(directory: &TempDir, name: impl AsRef<Path>) -> PathBuf {
+    copy("/bin/sleep", directory, name)
+}
+
+/// A copy of a program, by another name.
+pub fn copy(original: &str, directory: &TempDir, name: impl AsRef<Path>) -> PathBuf {
     let program = directory.path().join(name);
     if !program.exists() {
-        std::fs::copy("/bin/sleep", &program).expect("a copy of sleep");
+        std::fs::copy(original, &program).expect("a copy");
     }
     program
 }
