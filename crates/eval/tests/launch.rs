@@ -286,6 +286,31 @@ fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
 }
 
 #[test]
+fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fails");
+    prepare(&directory, Phase::Prefetch);
+    let out = directory.join("launches.jsonl");
+    let output = launch_command(&directory, &out, &["--runs", "1"])
+        .args(["cat", "gone"])
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines = read(&out);
+    let reason = of_kind(&lines, "discarded_launch")[0]["reason"].clone();
+    let reason = reason.as_str().expect("a reason");
+    assert!(
+        reason.contains("the program failed: exit status: 1"),
+        "{said}"
+    );
+    assert!(reason.contains("--window-title"), "{said}");
+    assert!(reason.contains("gone: No such file"), "{said}");
+    assert!(said.contains(reason), "{said}");
+    assert!(of_kind(&lines, "launch").is_empty(), "{said}");
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
 fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-over-time");

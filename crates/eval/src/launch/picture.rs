@@ -37,8 +37,8 @@ pub struct Seen {
     pub t_end_ns: u64,
     /// Every picture.
     pub frames: Vec<FrameRecord>,
-    /// Whether the cap ended the watching.
-    pub capped: bool,
+    /// Why the cap ended the watching, if it did.
+    pub why_capped: Option<String>,
 }
 
 /// At most so many pictures are kept of one launch.
@@ -103,16 +103,38 @@ impl Desk {
             is_ready = is_ready || is_answer(&still.picture, before) && self.is_there(window)?;
         }
         let t_watched_ns = now_ns() - t0_ns;
-        let capped = t0_ns + t_watched_ns >= cap_ns;
+        let is_capped = t0_ns + t_watched_ns >= cap_ns;
+        let why_capped = match is_capped {
+            true => Some(self.what_lacks(window, is_ready, limits)?),
+            false => None,
+        };
         let settled = settle(before, &frames);
         Ok(Seen {
             t_first_frame_ns: settled.t_first_frame_ns,
             t_end_ns: settled
                 .t_settled_ns
-                .filter(|_| !capped)
+                .filter(|_| !is_capped)
                 .unwrap_or(t_watched_ns),
             frames: settled.frames,
-            capped,
+            why_capped,
+        })
+    }
+
+    /// What a launch that was watched to the cap lacks.
+    fn what_lacks(&self, wanted: Window, is_ready: bool, limits: Limits) -> Result<String> {
+        let within = format!("within {} s", limits.cap_ms / 1_000);
+        if is_ready {
+            return Ok(format!("its picture did not come to rest {within}"));
+        }
+        let windows = self.display.windows()?.into_iter();
+        let titles: Result<Vec<String>> =
+            windows.map(|window| self.display.title(window)).collect();
+        Ok(match titles? {
+            titles if titles.is_empty() => format!("no window was shown {within}"),
+            titles => {
+                let part = wanted.ready_title;
+                format!("no window's title contained {part:?} {within} (there were {titles:?})")
+            }
         })
     }
 

@@ -160,7 +160,7 @@ fn make_warm(
 }
 
 /// A launch from which prepage learns: by itself, or its service where the slot is one of [`Scenario::Detected`]. Discarded
-/// if the program fails: then there is nothing to measure.
+/// if the program fails or does not come to its end: then there is nothing to measure.
 pub fn learn(
     bench: &mut Bench,
     parameters: &Parameters,
@@ -177,7 +177,7 @@ pub fn learn(
         ..Wanted::of(program, &line)
     };
     let (seen, report) = watch_reported(bench, parameters, slot.scenario, wanted, true)?;
-    match why_failed(&seen).map_or(report, Err) {
+    match why_endless(&seen, program).map_or(report, Err) {
         Ok(report) => {
             let store_bytes = bench.prepage.store_bytes(&program.name);
             Ok(Ok(Box::new(launch(slot, seen, None, report, store_bytes))))
@@ -233,7 +233,7 @@ fn launch(
         t0_monotonic_ns: watched.t0_ns,
         t_end_ns: watched.seen.t_end_ns,
         t_first_frame_ns: watched.seen.t_first_frame_ns,
-        capped: watched.seen.capped,
+        capped: watched.seen.why_capped.is_some(),
         t_vmtouch_ns: watched.t_beside_ns,
         known_pages: None,
         preload: watched.preloaded,
@@ -365,9 +365,10 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
         _ => {
             let exit = running.wait_until(until_ns)?;
             status = exit.map(|(_, status)| status);
+            let too_long = || format!("it did not exit within {} s", limits.cap_ms / 1_000);
             Seen {
                 t_end_ns: exit.map_or_else(now_ns, |(t_ns, _)| t_ns) - t0_ns,
-                capped: exit.is_none(),
+                why_capped: exit.is_none().then(too_long),
                 ..Seen::default()
             }
         }
@@ -440,6 +441,17 @@ fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Op
 fn why_failed(watched: &Watched) -> Option<String> {
     let failed = watched.status.filter(|status| !status.success());
     failed.map(|status| format!("the program failed: {status}"))
+}
+
+/// Why a launch did not come to the end that was to be measured, if so.
+fn why_endless(watched: &Watched, program: &Prepared) -> Option<String> {
+    let why = why_failed(watched).or_else(|| watched.seen.why_capped.clone())?;
+    Some(match program.window {
+        Some(_) => why,
+        None => format!(
+            "{why}; if it shows a window, give a part of its title by --window-title ('' for any)"
+        ),
+    })
 }
 
 #[cfg(test)]

@@ -76,8 +76,8 @@ impl Bench {
     fn reach_window(&mut self, running: &mut Running) -> Result<()> {
         const DIALOGS_MAX: usize = 6;
         let mut pressed = (0, "");
+        self.comes_to_rest(running);
         for _ in 0..DIALOGS_MAX {
-            self.comes_to_rest(running);
             let (dialogs, others) = self.shown()?;
             let latest = dialogs.last().filter(|_| !others.is_empty());
             let Some(&dialog) = latest else {
@@ -95,6 +95,14 @@ impl Bench {
                 self.type_keys(&[key])?;
             }
             pressed = (dialog, key);
+            self.comes_to_rest(running);
+            if running.has_ended() {
+                let cause = format!(
+                    "it has ended since {title:?} was answered by {key}: answer that for it once, and give it its settings \
+                     (-- env HOME=DIR COMMAND)"
+                );
+                return Err(Error::new("answer the question of", name, cause));
+            }
         }
         let (dialogs, others) = self.shown()?;
         let its = if others.is_empty() { dialogs } else { others };

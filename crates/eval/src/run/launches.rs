@@ -75,8 +75,7 @@ pub fn measure(
         let shared = pages::files_mapped_by_others(&pids)?;
         pages::mapped_files(&pids, &shared)
     })?;
-    if first.seen.capped {
-        let cause = format!("no picture within {} s", LIMITS.cap_ms / 1_000);
+    if let Some(cause) = first.seen.why_capped {
         let cause = with_last_words(cause, &log_of(&launched));
         return Err(Error::new("launch", app.name, cause));
     }
@@ -155,7 +154,7 @@ fn measure_one(
         t_first_frame_ns,
         t_end_ns,
         frames,
-        capped,
+        why_capped,
     } = launch.seen;
     Ok(Ok(Box::new(Switch {
         slot: slot.clone(),
@@ -165,7 +164,7 @@ fn measure_one(
         t_first_frame_ns: t_first_frame_ns.unwrap_or(t_end_ns),
         t_settled_ns: t_end_ns,
         t_end_ns: launch.watched_ns,
-        capped,
+        capped: why_capped.is_some(),
         tiles: launch.before.count(),
         answer_tiles: 0,
         timeline: None,
