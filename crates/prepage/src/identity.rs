@@ -196,6 +196,16 @@ fn named_group(
     None
 }
 
+/// Whether a process in these control groups may be named by one of them: a container's or a unit's.
+pub fn may_be_named_by_group(groups: &[Membership]) -> bool {
+    let names = |(_, last, above): (usize, &str, &str)| {
+        container_name(last, above).is_some() || unit_name(last, above).is_some()
+    };
+    groups
+        .iter()
+        .any(|group| components(&group.path).any(names))
+}
+
 /// The components of a group's path, the last first: where each ends, itself, and the one above it.
 fn components(path: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     let mut end = path.len();

@@ -16,6 +16,7 @@ pub mod cgroups;
 pub mod client;
 pub mod commands;
 pub mod config;
+pub mod containers;
 pub mod discover;
 pub mod error;
 pub mod explain;

@@ -9,10 +9,11 @@ use crate::api::{
     ApiError, LaunchBeginParameters, LaunchBeginReply, LaunchEndParameters, LaunchOutcome,
     LaunchPrefetchedReply, LaunchReportReply, Tracing,
 };
+use crate::cgroups::memberships;
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    ProcessFacts, base_name, identify, is_session_program, may_be_named_by_words, program,
-    runs_in_other_root,
+    ProcessFacts, base_name, is_session_program, may_be_named_by_group, may_be_named_by_words,
+    program, runs_in_other_root,
 };
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
@@ -249,20 +250,22 @@ impl Service {
     pub(super) fn see_execs(&mut self) {
         let is_any = self.config.service.launches == LaunchPolicy::Interactive;
         let mut names: BTreeSet<&str> = self.tracking.listed_executables().collect();
-        let mut has_groups = false;
+        // What is listed may be the name of a unit, a container or a desktop entry.
+        let mut has_groups = !names.is_empty();
         for app in self.tracking.apps() {
             match app.kind {
                 AppKind::Executable => _ = names.insert(base_name(&app.name)),
                 _ => has_groups = true,
             }
         }
-        // What cannot be one of them is not looked up in /proc, but for where a link leads.
+        // What cannot be one of them is not looked up in /proc, but for its group and where a link leads.
         let is_named = |path: &str| names.contains(base_name(path));
         let wants = |pid: i32, path: &str| {
             let is_link_to_one =
                 || process::exe(pid).is_ok_and(|exe| is_named(&exe.to_string_lossy()));
             let is_looked_up = || is_named(path) || may_be_named_by_words(path);
-            is_any || has_groups || is_looked_up() || is_link_to_one()
+            let has_group = || has_groups && may_be_named_by_group(&memberships(pid));
+            is_any || is_looked_up() || is_link_to_one() || has_group()
         };
         let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
         let execs = execs.map(|execs| execs.drain(wants)).unwrap_or_default();
@@ -282,7 +285,8 @@ impl Service {
         };
         let chain = discover::chain(process, parent);
         // Any other process of an application is not its launch.
-        let identity = identify(&chain, &self.around).filter(|i| i.main == exec.pid);
+        let identity =
+            discover::identify_first(&chain, &self.around).filter(|i| i.main == exec.pid);
         let Some(identity) = identity else {
             return;
         };
@@ -293,7 +297,10 @@ impl Service {
             || self.config.service.launches == LaunchPolicy::Interactive
                 && (runs_in_other_root(&chain[0]) || !is_session_program(&chain[0]))
                 && is_interactive(exec.pid);
-        if is_chosen {
+        // What is executed in the group of one that runs is no launch of it; a program is one wherever it runs.
+        let is_launch =
+            || identity.app.kind == AppKind::Executable || !discover::joins_others(&identity);
+        if is_chosen && is_launch() {
             self.begin_launch(Launching {
                 app: identity.app.clone(),
                 process: &chain[0],
@@ -453,7 +460,8 @@ impl Service {
         process.exe = Some(given.name.clone());
         process.arguments = vec![given.name.clone()];
         let mut chain = discover::chain(process, parent);
-        let identity = identify(&chain, &self.around).filter(|i| i.main == caller.pid);
+        let identity =
+            discover::identify_first(&chain, &self.around).filter(|i| i.main == caller.pid);
         let app = identity.map(|i| i.app).or_else(|| program(&chain[0]));
         let app = app.filter(|app| app.owner == owner);
         let app = app.ok_or_else(|| not_found("that is no application of yours"))?;

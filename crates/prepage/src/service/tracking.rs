@@ -396,7 +396,7 @@ impl Service {
             return Some(app.clone());
         }
         let chain = discover::chain(process, parent);
-        let identity = crate::identity::identify(&chain, &self.around)?;
+        let identity = discover::identify_first(&chain, &self.around)?;
         let app = identity.app.clone();
         self.meet(identity);
         self.tracking.contains(&app).then_some(app)

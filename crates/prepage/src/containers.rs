@@ -1,0 +1,110 @@
+//! What containers are called. Their control groups name them by an id, which is another one whenever a container is made anew:
+//! by its name, what was learned of it is found again.
+
+use crate::discover;
+use prepage_kernel::process;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Where Docker keeps what it knows of each container, in a directory of its id.
+const DOCKER: &str = "/var/lib/docker/containers";
+
+/// Longest description read, in bytes: environment and labels are most of one.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+
+/// What whoever made the container of this id and of this process calls it; `None` where that is not to be found out, as with
+/// containerd, whose containers have an id alone.
+pub fn name_of(id: &str, pid: i32) -> Option<String> {
+    by_monitor(id, pid).or_else(|| by_docker(Path::new(DOCKER), id))
+}
+
+/// By the process that watches each container of Podman and CRI-O from outside, its ancestor: conmon(8). What is inside may
+/// call itself as it likes.
+fn by_monitor(id: &str, pid: i32) -> Option<String> {
+    let inside = process::mount_namespace(pid).ok()?;
+    let is_outside = |&pid: &i32| process::mount_namespace(pid).is_ok_and(|there| there != inside);
+    let words = discover::ancestry(pid).filter(is_outside).find_map(|pid| {
+        let words = process::cmdline(pid).ok()?;
+        let words: Option<Vec<String>> = words.into_iter().map(|w| w.into_string().ok()).collect();
+        words.filter(|words| is_monitor(words, id))
+    })?;
+    after(&words, "-n").map(str::to_owned)
+}
+
+fn is_monitor(words: &[String], id: &str) -> bool {
+    let program = words.first().and_then(|path| path.rsplit('/').next());
+    program == Some("conmon") && after(words, "-c") == Some(id)
+}
+
+/// The word after the first that is this option.
+fn after<'a>(words: &'a [String], option: &str) -> Option<&'a str> {
+    let at = words.iter().position(|word| word == option)?;
+    words.get(at + 1).map(String::as_str)
+}
+
+/// What Docker writes of a container, as far as it matters here.
+#[derive(Deserialize)]
+struct Description {
+    #[serde(rename = "Name")]
+    name: String,
+}
+
+fn by_docker(directory: &Path, id: &str) -> Option<String> {
+    let file = File::open(directory.join(id).join("config.v2.json")).ok()?;
+    let mut text = String::new();
+    let _ = file
+        .take(DESCRIPTION_BYTES_MAX)
+        .read_to_string(&mut text)
+        .ok()?;
+    let description: Description = serde_json::from_str(&text).ok()?;
+    let name = description.name.trim_start_matches('/');
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_monitor_of_a_container_says_its_name() {
+        let conmon = words(
+            "/usr/bin/conmon --api-version 1 -c 0a1b -u 0a1b -r /usr/bin/crun -n web -l k8s-file:/x",
+        );
+        assert!(is_monitor(&conmon, "0a1b"));
+        assert_eq!(after(&conmon, "-n"), Some("web"));
+        assert!(!is_monitor(&conmon, "0a1c"), "another's");
+        assert!(!is_monitor(&words("/usr/bin/crun -c 0a1b -n x"), "0a1b"));
+        assert_eq!(after(&words("conmon -n"), "-n"), None);
+    }
+
+    #[test]
+    fn docker_says_a_container_s_name() {
+        let directory = std::env::temp_dir().join(format!("prepage-docker-{}", process::own_pid()));
+        let write = |id: &str, text: &str| {
+            let own = directory.join(id);
+            std::fs::create_dir_all(&own).expect("make the container's directory");
+            std::fs::write(own.join("config.v2.json"), text).expect("write its description");
+        };
+        write(
+            "0a1b",
+            r#"{"StreamConfig":{},"State":{"Pid":7},"Name":"/web","Config":{"Env":["A=b"]}}"#,
+        );
+        write("0a1c", r#"{"Name":"/"}"#);
+        write("0a1d", "{\"Na");
+        for (id, name) in [
+            ("0a1b", Some("web")),
+            ("0a1c", None),
+            ("0a1d", None),
+            ("0a1e", None),
+        ] {
+            assert_eq!(by_docker(&directory, id).as_deref(), name, "{id}");
+        }
+        std::fs::remove_dir_all(&directory).expect("remove the test's directory");
+    }
+}

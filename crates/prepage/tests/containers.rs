@@ -1,0 +1,141 @@
+//! Applications in containers, by stand-ins for what makes them: the kernel's part of a container, and a process by the name of the
+//! one that watches it. Needs root, control groups and unshare(1).
+
+mod common;
+
+use common::{Running, Service, TempDir, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Runs a program in the container, and another one there for each line that it is told.
+const MONITOR: &str = r#"
+group=$1 program=$2
+run() {
+    unshare --mount sh -c 'echo 0 > "$1"/cgroup.procs && exec setsid "$2" 600' sh "$group" "$program" &
+}
+run
+while read -r _; do run; done
+"#;
+
+/// A container as Podman makes it: a control group named by its id, another mount namespace, a monitor that knows its name.
+struct Container {
+    group: PathBuf,
+    program: PathBuf,
+    monitor: Running,
+}
+
+impl Container {
+    fn start(directory: &TempDir, id: &str, name: &str) -> Self {
+        let program = common::program(directory, "served");
+        let script = directory.path().join("monitor.sh");
+        fs::write(&script, MONITOR).expect("write the monitor");
+        let hierarchies = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+        let group = hierarchies.map(|h| h.join(format!("libpod-{id}")));
+        let group = group.into_iter().find(|g| fs::create_dir(g).is_ok());
+        let group = group.expect("this test needs a writable control group hierarchy");
+        let mut command = Command::new("/bin/sh");
+        command.arg0("/usr/bin/conmon").arg(&script);
+        command
+            .arg(&group)
+            .arg(&program)
+            .args(["-c", id, "-n", name]);
+        let monitor = command.stdin(Stdio::piped()).spawn().expect("run sh");
+        let container = Self {
+            group,
+            program,
+            monitor: Running(monitor),
+        };
+        container.wait_for(1);
+        container
+    }
+
+    /// Executes the program in it once more.
+    fn execute(&mut self) {
+        let before = self.programs();
+        // The kernel tells when processes began in ticks.
+        std::thread::sleep(Duration::from_millis(50));
+        let stdin = self.monitor.0.stdin.as_mut().expect("a pipe");
+        stdin.write_all(b"\n").expect("tell the monitor");
+        self.wait_for(before + 1);
+    }
+
+    fn wait_for(&self, count: usize) {
+        wait_until("the program in the container", || self.programs() == count);
+    }
+
+    fn programs(&self) -> usize {
+        let is_program = |pid: &Pid| {
+            let exe = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero()));
+            exe.is_ok_and(|exe| exe == self.program)
+        };
+        self.pids().iter().filter(|pid| is_program(pid)).count()
+    }
+
+    fn pids(&self) -> Vec<Pid> {
+        let text = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
+        let pids = text.lines().filter_map(|line| line.parse().ok());
+        pids.filter_map(Pid::from_raw).collect()
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        for pid in self.pids() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        // They have ended, but the kernel may not have let go of them yet.
+        for _ in 0..200 {
+            if fs::remove_dir(&self.group).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The applications whose launches the service has seen, each launch, sorted.
+fn launched(service: &Service) -> Vec<String> {
+    let stats = service.json(&["stats"]);
+    let launches = stats["launches"].as_array().expect("a list");
+    let apps = launches
+        .iter()
+        .map(|launch| launch["app"].as_str().expect("text").to_owned());
+    let mut apps: Vec<String> = apps.collect();
+    apps.sort();
+    apps
+}
+
+/// What is executed in one that runs is no launch of it: the checks of its health, a shell.
+#[test]
+fn a_container_is_known_by_its_name_whenever_it_is_made_anew() {
+    let settings = "[service]\napplications = [\"web\", \"other\"]\n[launch]\nt_idle_ms = 300\n";
+    let service = Service::start(settings);
+    service.call(&["status"]);
+    let directory = TempDir::new();
+    let id = |number| format!("{:056x}{number:08x}", std::process::id());
+    let web = "container:web@0".to_owned();
+    let other = format!("executable:{}@0", directory.path().join("other").display());
+    let mut expected = Vec::new();
+    for number in 1..=2 {
+        let mut container = Container::start(&directory, &id(number), "web");
+        expected.insert(0, web.clone());
+        wait_until("its launch", || launched(&service) == expected);
+        container.execute();
+        // Had that been seen, it would be told before this.
+        let running = common::application(&directory, "other");
+        expected.push(other.clone());
+        wait_until("the other's launch", || {
+            launched(&service).len() >= expected.len()
+        });
+        assert_eq!(launched(&service), expected);
+        drop((container, running));
+    }
+    let status = service.json(&["status"]);
+    let apps = status["apps"].as_array().expect("a list");
+    assert_eq!(apps.len(), 2, "{status}");
+}
