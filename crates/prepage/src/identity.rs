@@ -3,7 +3,7 @@
 //!
 //! In this order:
 //! 1. **A container's** control group (docker, podman, cri-o, containerd, kubepods, lxc, nspawn): the container,
-//!    named as the group names it.
+//!    named as the group names it; where that is by an id, [`crate::containers`] knows its name.
 //! 2. **A systemd unit.** `app-[LAUNCHER-]ID-RANDOM.scope` and `app-[LAUNCHER-]ID@RANDOM.service` are desktop
 //!    applications named ID, `snap.*` likewise; other services are units. Sessions, user managers, slices and
 //!    scopes with random names are not applications.
