@@ -20,6 +20,7 @@
 //! itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
 use crate::cgroups::{Hierarchies, Membership};
+use crate::interpreters::{is_shell, run_by, script_of};
 use crate::wrappers;
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::Members;
@@ -414,13 +415,6 @@ const SESSION_PROGRAMS: [&str; 64] = [
     "xvfb-run",
 ];
 
-fn is_shell(base: &str) -> bool {
-    matches!(
-        base,
-        "bash" | "dash" | "sh" | "zsh" | "fish" | "ksh" | "mksh" | "busybox"
-    )
-}
-
 /// Whether it is a program that a person uses to run others.
 pub fn is_session_program(process: &ProcessFacts) -> bool {
     let base = process.exe.as_deref().map(base_name).unwrap_or_default();
@@ -449,7 +443,7 @@ pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
 /// Whether a program of this name may be named by its words: by a script, or by what it runs in another root directory.
 pub fn may_be_named_by_words(path: &str) -> bool {
     let claimed = ProcessFacts {
-        arguments: vec!["sh".into(), "/x".into()],
+        arguments: ["sh", "/x.dll", "--file=/x"].map(str::to_owned).into(),
         ..ProcessFacts::default()
     };
     let name = base_name(path);
@@ -476,15 +470,6 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
     Some(without_mount_number(name))
 }
 
-/// A process that these words would run in the same directory.
-fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
-    ProcessFacts {
-        exe: words.first().cloned(),
-        arguments: words.to_vec(),
-        ..process.clone()
-    }
-}
-
 /// Random letters at the end of the name of an AppImage's mount.
 const MOUNT_NUMBER_BYTES: usize = 6;
 
@@ -500,127 +485,4 @@ fn without_mount_number(path: String) -> String {
         Some((mount, stable)) => path.replacen(mount, stable, 1),
         None => path,
     }
-}
-
-/// What the interpreter runs that a version manager's shim stands for.
-fn run_by_shim(process: &ProcessFacts, shim: &str) -> Option<String> {
-    let (directory, name) = shim.rsplit_once('/')?;
-    let words = process
-        .arguments
-        .iter()
-        .skip_while(|word| !word.ends_with(name));
-    let words: Vec<String> = words.cloned().collect();
-    let is_shim = base_name(directory) == "shims" && !is_shell(name);
-    is_shim.then(|| script_of(&run_by(process, &words), name))?
-}
-
-fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
-    let arguments = process.arguments.get(1..)?;
-    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    // One program for many: it is a shell where it is called by a shell's name.
-    let called = process.arguments.first().map_or("", |name| base_name(name));
-    if stem == "busybox" && !matches!(called, "sh" | "ash" | "hush") {
-        return None;
-    }
-    // Options that take the next argument as their value.
-    let (valued, module): (&[&str], Option<&str>) = match stem {
-        "python" | "pypy" => (&["-X", "-W", "--check-hash-based-pycs"], Some("-m")),
-        "java" => (
-            &[
-                "-cp",
-                "-classpath",
-                "--class-path",
-                "-p",
-                "--module-path",
-                "--add-modules",
-                "--add-opens",
-                "--add-exports",
-                "--add-reads",
-                "--patch-module",
-                "--limit-modules",
-                "--upgrade-module-path",
-            ],
-            Some("-m"),
-        ),
-        "perl" => (&["-I"], None),
-        "ruby" => (&["-I", "-r", "-C"], None),
-        "node" | "nodejs" => (&["-r", "--require", "--import", "--loader"], None),
-        "php" => (&["-d", "-z", "-c"], None),
-        "gjs" | "guile" | "lua" | "wish" | "tclsh" => (&[], None),
-        _ if is_shell(base) => (&["-o", "-O", "+O"], None),
-        _ => return None,
-    };
-    let mut rest = arguments.iter().map(String::as_str);
-    while let Some(argument) = rest.next() {
-        let is_python = matches!(stem, "python" | "pypy");
-        if Some(argument) == module || is_python && cluster(argument).ends_with('m') {
-            return Some(format!("{stem} -m {}", rest.next()?));
-        }
-        match argument {
-            // Code from the command line or standard input has no path.
-            "-" | "--eval" | "--print" => return None,
-            options if gives_code(stem, cluster(options)) => return None,
-            "-jar" => return Some(absolute(rest.next()?, process)),
-            "--" => {}
-            option if valued.contains(&option) => drop(rest.next()),
-            option if is_shell(base) && cluster(option).ends_with(['o', 'O']) => drop(rest.next()),
-            option if option.starts_with('-') || option.starts_with('+') || option.is_empty() => {}
-            // java's main class is a name, no path.
-            class if stem == "java" => return Some(format!("java {class}")),
-            // A descriptor is no name.
-            script if script.starts_with("/dev/fd/") || script.starts_with("/proc/") => {
-                return None;
-            }
-            script => {
-                let script = absolute(script, process);
-                let run = is_shell(base).then(|| run_by_shim(process, &script));
-                return run.flatten().or(Some(script));
-            }
-        }
-    }
-    None
-}
-
-/// The letters of an argument that stands for several options of one letter, as `-lc` does.
-fn cluster(argument: &str) -> &str {
-    let letters = argument.strip_prefix('-').unwrap_or("");
-    let are_letters = letters.chars().all(|c| c.is_ascii_alphanumeric());
-    if are_letters { letters } else { "" }
-}
-
-/// Whether one of these options of one letter says that code follows. What follows the first that takes a value is that value.
-fn gives_code(stem: &str, options: &str) -> bool {
-    let (code, valued) = match stem {
-        "python" | "pypy" => ("c", "mXW"),
-        "perl" => ("eE", "IMmxiCDFV"),
-        "ruby" => ("e", "IrCEKTxiFW"),
-        "node" | "nodejs" => ("ep", "rC"),
-        "php" => ("rBRE", "dzcft"),
-        "lua" | "guile" | "gjs" => ("ec", "l"),
-        // With -s the script is standard input.
-        _ if is_shell(stem) => ("cs", "oO"),
-        _ => return false,
-    };
-    let before_value = options.split(|letter| valued.contains(letter)).next();
-    before_value.is_some_and(|options| options.contains(|letter| code.contains(letter)))
-}
-
-/// A path as seen from the process's working directory, without `.` and `..`.
-fn absolute(path: &str, process: &ProcessFacts) -> String {
-    let whole = match (path.starts_with('/'), process.directory.as_deref()) {
-        (false, Some(directory)) => format!("{directory}/{path}"),
-        _ => path.to_owned(),
-    };
-    if !whole.starts_with('/') {
-        return whole;
-    }
-    let mut parts: Vec<&str> = Vec::new();
-    for part in whole.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }

@@ -21,6 +21,7 @@ pub mod discover;
 pub mod error;
 pub mod explain;
 pub mod identity;
+pub mod interpreters;
 pub mod journal;
 pub mod launch;
 pub mod service;

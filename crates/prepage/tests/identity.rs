@@ -208,6 +208,66 @@ fn programs_and_what_they_interpret() {
             &["/usr/bin/bwrap", "--bind", "/", "/", "python3", "/x.py"],
             "bwrap /x.py",
         ),
+        (
+            &["/usr/bin/mono-sgen", "--debug", "/opt/x.exe"],
+            "/opt/x.exe",
+        ),
+        (
+            &["/usr/bin/dotnet", "exec", "/opt/x.dll", "a"],
+            "/opt/x.dll",
+        ),
+        (&["/usr/bin/dotnet", "x.dll"], "/home/u/x.dll"),
+        (&["/usr/bin/dotnet", "build"], "/usr/bin/dotnet"),
+        (
+            &[
+                "/usr/lib/electron28/electron",
+                "--no-sandbox",
+                "/opt/app.asar",
+            ],
+            "/opt/app.asar",
+        ),
+        (
+            &["/usr/lib/electron28/electron", "--type=renderer"],
+            "/usr/lib/electron28/electron",
+        ),
+        (
+            &["/usr/bin/octave-cli-7.3.0", "-q", "tool.m"],
+            "/home/u/tool.m",
+        ),
+        (
+            &["/usr/bin/octave-cli", "--eval", "1"],
+            "/usr/bin/octave-cli",
+        ),
+        (&["/usr/bin/Rscript", "--vanilla", "x.R"], "/home/u/x.R"),
+        (&["/usr/bin/Rscript", "-e", "secret"], "/usr/bin/Rscript"),
+        (
+            &[
+                "/usr/lib/R/bin/exec/R",
+                "--no-echo",
+                "--file=/x.R",
+                "--args",
+                "a",
+            ],
+            "/x.R",
+        ),
+        (
+            &["/usr/lib/R/bin/exec/R", "--no-echo", "--args", "a"],
+            "/usr/lib/R/bin/exec/R",
+        ),
+        (
+            &["/usr/bin/dash", "/usr/bin/wine", "Notepad.exe"],
+            "wine notepad",
+        ),
+        (&["/usr/bin/dash", "/usr/bin/wine"], "/usr/bin/wine"),
+        (&["/usr/lib/wine/wine64", "/g/Game.exe", "-w"], "wine game"),
+        (
+            &["/usr/lib/wine/wine64-preloader", "--version"],
+            "/usr/lib/wine/wine64-preloader",
+        ),
+        (
+            &["/usr/lib/wine/wineserver64", "-p0"],
+            "/usr/lib/wine/wineserver64",
+        ),
         (&["/usr/bin/flatpak", "list"], "/usr/bin/flatpak"),
         (&["/usr/bin/snap", "run", "x.y", "f"], "snap run x.y"),
         (&["/usr/bin/snap", "list"], "/usr/bin/snap"),
@@ -215,6 +275,17 @@ fn programs_and_what_they_interpret() {
         let (app, _) = alone(command, "0::/");
         assert_eq!(app, format!("executable:{name}@1000"), "{command:?}");
     }
+}
+
+/// They show the path that they have in Windows.
+#[test]
+fn programs_that_wine_runs_are_known_by_their_names() {
+    let mut notepad = process(50, 50, &["/usr/lib/wine/wine64"], "0::/");
+    notepad.arguments = vec!["C:\\windows\\system32\\Notepad.exe".into(), String::new()];
+    assert_eq!(
+        found(&[notepad]).app.to_string(),
+        "executable:wine notepad@1000"
+    );
 }
 
 #[test]

@@ -1,0 +1,187 @@
+//! Programs that run what others wrote: an application is known by that.
+
+use crate::identity::{ProcessFacts, base_name};
+
+/// Whether a program of this name is a shell.
+pub fn is_shell(base: &str) -> bool {
+    matches!(
+        base,
+        "bash" | "dash" | "sh" | "zsh" | "fish" | "ksh" | "mksh" | "busybox"
+    )
+}
+
+/// A process that these words would run in the same directory.
+pub fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
+    ProcessFacts {
+        exe: words.first().cloned(),
+        arguments: words.to_vec(),
+        ..process.clone()
+    }
+}
+
+/// What the interpreter runs that a version manager's shim stands for.
+fn run_by_shim(process: &ProcessFacts, shim: &str) -> Option<String> {
+    let (directory, name) = shim.rsplit_once('/')?;
+    let words = arguments_from(process, name);
+    let is_shim = base_name(directory) == "shims" && !is_shell(name);
+    is_shim.then(|| script_of(&run_by(process, words), name))?
+}
+
+/// The arguments from the first on that ends so.
+fn arguments_from<'a>(process: &'a ProcessFacts, end: &str) -> &'a [String] {
+    let words = &process.arguments;
+    let at = words.iter().position(|word| word.ends_with(end));
+    &words[at.unwrap_or(words.len())..]
+}
+
+/// Whether a program of this name is Wine's loader: `wine`, `wine64`, `wine64-preloader`, `wine-stable`.
+fn is_wine(base: &str) -> bool {
+    let ends = ["-preloader", "-stable", "-staging", "-development"];
+    let stem = ends.iter().find_map(|end| base.strip_suffix(end));
+    matches!(stem.unwrap_or(base), "wine" | "wine64")
+}
+
+/// What Wine runs by these words, the first of which is itself, or the program's path in Windows once that runs: `wine notepad` for
+/// both, and for any path of `Notepad.exe`.
+fn windows_program(words: &[String]) -> Option<String> {
+    let is_path = |word: &&String| word.contains('\\');
+    let running = words.first().filter(is_path);
+    let program = running.or_else(|| words.get(1).filter(|word| !word.starts_with('-')))?;
+    let name = program.rsplit(['\\', '/']).next()?.to_lowercase();
+    let name = name.strip_suffix(".exe").unwrap_or(&name);
+    (!name.is_empty()).then(|| format!("wine {name}"))
+}
+
+/// What this process, whose executable has this name, interprets: the path of a script, or how a module or a Windows program is called.
+/// `None` where that is no interpreter, or what it runs has no name.
+pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
+    let arguments = process.arguments.get(1..)?;
+    if is_wine(base) {
+        return windows_program(&process.arguments);
+    }
+    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    // One program for many: it is a shell where it is called by a shell's name.
+    let called = process.arguments.first().map_or("", |name| base_name(name));
+    if stem == "busybox" && !matches!(called, "sh" | "ash" | "hush") {
+        return None;
+    }
+    // Options that take the next argument as their value.
+    let (valued, module): (&[&str], Option<&str>) = match stem {
+        "python" | "pypy" => (&["-X", "-W", "--check-hash-based-pycs"], Some("-m")),
+        "java" => (
+            &[
+                "-cp",
+                "-classpath",
+                "--class-path",
+                "-p",
+                "--module-path",
+                "--add-modules",
+                "--add-opens",
+                "--add-exports",
+                "--add-reads",
+                "--patch-module",
+                "--limit-modules",
+                "--upgrade-module-path",
+            ],
+            Some("-m"),
+        ),
+        "perl" => (&["-I"], None),
+        "ruby" => (&["-I", "-r", "-C"], None),
+        "node" | "nodejs" => (&["-r", "--require", "--import", "--loader"], None),
+        "php" => (&["-d", "-z", "-c"], None),
+        "mono" | "mono-sgen" => (&["--config"], None),
+        "octave" | "octave-cli" | "octave-gui" => (&["-p", "--path", "--exec-path"], None),
+        "dotnet" | "electron" | "gjs" | "guile" | "lua" | "R" | "Rscript" | "wish" | "tclsh" => {
+            (&[], None)
+        }
+        _ if is_shell(base) => (&["-o", "-O", "+O"], None),
+        _ => return None,
+    };
+    let mut rest = arguments.iter().map(String::as_str);
+    while let Some(argument) = rest.next() {
+        let is_python = matches!(stem, "python" | "pypy");
+        if Some(argument) == module || is_python && cluster(argument).ends_with('m') {
+            return Some(format!("{stem} -m {}", rest.next()?));
+        }
+        match argument {
+            // Code from the command line or standard input has no path.
+            "-" | "--eval" | "--print" => return None,
+            options if gives_code(stem, cluster(options)) => return None,
+            // What follows is the script's own.
+            "--args" if stem == "R" => return None,
+            "-jar" => return Some(absolute(rest.next()?, process)),
+            "--" => {}
+            file if stem == "R" && file.starts_with("--file=") => {
+                return Some(absolute(&file["--file=".len()..], process));
+            }
+            // `dotnet exec x.dll`; other words of its own run no program of this kind.
+            word if stem == "dotnet" && !word.ends_with(".dll") => {}
+            option if valued.contains(&option) => drop(rest.next()),
+            option if is_shell(base) && cluster(option).ends_with(['o', 'O']) => drop(rest.next()),
+            option if option.starts_with('-') || option.starts_with('+') || option.is_empty() => {}
+            // java's main class is a name, no path.
+            class if stem == "java" => return Some(format!("java {class}")),
+            // A descriptor is no name.
+            script if script.starts_with("/dev/fd/") || script.starts_with("/proc/") => {
+                return None;
+            }
+            script => {
+                let script = absolute(script, process);
+                let name = base_name(&script);
+                let run = match is_shell(base) {
+                    // Its script becomes it.
+                    true if is_wine(name) => windows_program(arguments_from(process, name)),
+                    true => run_by_shim(process, &script),
+                    false => None,
+                };
+                return run.or(Some(script));
+            }
+        }
+    }
+    None
+}
+
+/// The letters of an argument that stands for several options of one letter, as `-lc` does.
+fn cluster(argument: &str) -> &str {
+    let letters = argument.strip_prefix('-').unwrap_or("");
+    let are_letters = letters.chars().all(|c| c.is_ascii_alphanumeric());
+    if are_letters { letters } else { "" }
+}
+
+/// Whether one of these options of one letter says that code follows. What follows the first that takes a value is that value.
+fn gives_code(stem: &str, options: &str) -> bool {
+    let (code, valued) = match stem {
+        "python" | "pypy" => ("c", "mXW"),
+        "perl" => ("eE", "IMmxiCDFV"),
+        "ruby" => ("e", "IrCEKTxiFW"),
+        "node" | "nodejs" => ("ep", "rC"),
+        "php" => ("rBRE", "dzcft"),
+        "lua" | "guile" | "gjs" => ("ec", "l"),
+        "R" | "Rscript" => ("e", ""),
+        // With -s the script is standard input.
+        _ if is_shell(stem) => ("cs", "oO"),
+        _ => return false,
+    };
+    let before_value = options.split(|letter| valued.contains(letter)).next();
+    before_value.is_some_and(|options| options.contains(|letter| code.contains(letter)))
+}
+
+/// A path as seen from the process's working directory, without `.` and `..`.
+fn absolute(path: &str, process: &ProcessFacts) -> String {
+    let whole = match (path.starts_with('/'), process.directory.as_deref()) {
+        (false, Some(directory)) => format!("{directory}/{path}"),
+        _ => path.to_owned(),
+    };
+    if !whole.starts_with('/') {
+        return whole;
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
