@@ -5,6 +5,7 @@ mod common;
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::store::{Next, single};
+use prepage_kernel::process;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -1142,6 +1143,36 @@ fn the_service_sees_the_first_launch_of_a_listed_application() {
     assert_eq!(tracked[0]["app"], id);
     assert!(tracked[1].is_null(), "{tracked}");
     drop((app, others));
+}
+
+/// As Wine has its server execute what was asked for: what leaves the process tree of a launch is no other launch.
+#[test]
+fn what_a_launch_executes_elsewhere_is_no_launch_of_its_own() {
+    let settings = "[service]\napplications = [\"twice\", \"other\"]\n[launch]\nt_idle_ms = 300\n";
+    let service = Service::start(settings);
+    service.call(&["status"]);
+    let apps = TempDir::new();
+    let program = common::program(&apps, "twice");
+    let line = "(setsid \"$0\" 2 &); exec \"$0\" 600";
+    let mut command = Command::new("setsid");
+    command.args(["sh", "-c", line]).arg(&program);
+    let app = common::application_by(&program, &mut command);
+    let is_it = |pid: &i32| process::exe(*pid).is_ok_and(|exe| exe == program);
+    let runs_twice = || {
+        let all = process::processes().expect("/proc is there");
+        all.iter().filter(|pid| is_it(pid)).count() == 2
+    };
+    wait_until("the other process", runs_twice);
+    // Had it been seen, it would be told before this.
+    let other = common::application(&apps, "other");
+    let told = |name: &str| {
+        let id = format!("executable:{}/{name}@0", apps.path().display());
+        let all = launches(&service);
+        all.iter().filter(|launch| launch["app"] == id).count()
+    };
+    wait_until("the last launch", || told("other") == 1);
+    assert_eq!(told("twice"), 1);
+    drop((app, other));
 }
 
 /// A program of Flatpak's name, as a graphical session launches it for this application, which runs on.

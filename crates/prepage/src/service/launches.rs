@@ -203,6 +203,13 @@ impl LaunchHelp {
     fn is_part_of_launch(&self, pid: i32) -> bool {
         !self.under_way.is_empty() && discover::ancestry(pid).any(|pid| self.is_under_way(pid))
     }
+
+    /// Whether a launch of this application is under way whose process runs: what is executed beside it is a part of it that left its
+    /// process tree, or is helped by what is fetched for it.
+    fn is_launching(&self, app: &AppId) -> bool {
+        let mut own = self.under_way.values().filter(|launch| launch.app == *app);
+        own.any(|launch| process::exe(launch.root_pid).is_ok())
+    }
 }
 
 /// The kernel's reports of execs, or what it costs that it refuses them.
@@ -275,8 +282,10 @@ impl Service {
     }
 
     fn see_exec(&mut self, exec: &Exec) {
-        let help = self.launches.as_ref();
-        if help.is_none_or(|help| help.is_part_of_launch(exec.pid)) {
+        let Some(help) = self.launches.as_ref() else {
+            return;
+        };
+        if help.is_part_of_launch(exec.pid) {
             return;
         }
         // It may have ended already.
@@ -290,6 +299,9 @@ impl Service {
         let Some(identity) = identity else {
             return;
         };
+        if help.is_launching(&identity.app) {
+            return;
+        }
         let is_tracked = self.tracking.contains(&identity.app);
         let is_found = !is_tracked && self.tracking.is_listed(&identity.app);
         let is_chosen = is_tracked
