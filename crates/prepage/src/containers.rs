@@ -20,8 +20,8 @@ pub fn name_of(id: &str, pid: i32) -> Option<String> {
     by_monitor(id, pid).or_else(|| by_docker(Path::new(DOCKER), id))
 }
 
-/// By the process that watches each container of Podman and CRI-O from outside, its ancestor: conmon(8). What is inside may
-/// call itself as it likes.
+/// By the process that watches each container of Podman from outside, its ancestor: conmon(8). What is inside may call itself as
+/// it likes. So does CRI-O, but by names that hold a pod's id.
 fn by_monitor(id: &str, pid: i32) -> Option<String> {
     let inside = process::mount_namespace(pid).ok()?;
     let is_outside = |&pid: &i32| process::mount_namespace(pid).is_ok_and(|there| there != inside);

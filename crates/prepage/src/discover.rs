@@ -134,30 +134,29 @@ pub fn ancestry(pid: i32) -> impl Iterator<Item = i32> {
 /// Where the process is gone.
 pub fn identify(pid: i32, around: &Surroundings) -> prepage_kernel::Result<Option<Identity>> {
     let (process, parent) = facts(pid)?;
-    Ok(identify_first(&chain(process, parent), around))
+    let identity = identity::identify(&chain(process, parent), around);
+    Ok(identity.map(with_name))
 }
 
-/// The application of the process `chain[0]`, as [`identity::identify`] says; a container by its name, if it has one.
-pub fn identify_first(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identity> {
-    let mut identity = identity::identify(chain, around)?;
+/// The same copy, of a container that is called by its name where it has one.
+pub fn with_name(mut identity: Identity) -> Identity {
     if identity.app.kind == AppKind::Container
         && let Some(name) = containers::name_of(&identity.app.name, identity.main)
     {
         identity.app.name = name.into();
     }
-    Some(identity)
+    identity
 }
 
 /// Whether the process that names this copy joined others that had made it up before: a command that is executed in a container, a
 /// hook of a unit.
 pub fn joins_others(copy: &Identity) -> bool {
     let began = |pid: i32| process::stat(pid).ok().map(|stat| stat.start_ticks);
-    let Members::Cgroup(directory) = &copy.members else {
+    let (Members::Cgroup(directory), Some(own)) = (&copy.members, began(copy.main)) else {
         return false;
     };
-    let own = began(copy.main);
     let mut others = group_processes(directory).into_iter();
-    others.any(|pid| began(pid).is_some_and(|other| own.is_some_and(|own| other < own)))
+    others.any(|pid| began(pid).is_some_and(|other| other < own))
 }
 
 /// The processes in a control group and below it, at most `GROUP_PROCESSES_MAX`.

@@ -12,8 +12,8 @@ use crate::api::{
 use crate::cgroups::memberships;
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    ProcessFacts, base_name, is_session_program, may_be_named_by_group, may_be_named_by_words,
-    program, runs_in_other_root,
+    ProcessFacts, base_name, identify, is_session_program, may_be_named_by_group,
+    may_be_named_by_words, program, runs_in_other_root,
 };
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
@@ -294,9 +294,8 @@ impl Service {
         };
         let chain = discover::chain(process, parent);
         // Any other process of an application is not its launch.
-        let identity =
-            discover::identify_first(&chain, &self.around).filter(|i| i.main == exec.pid);
-        let Some(identity) = identity else {
+        let identity = identify(&chain, &self.around).filter(|i| i.main == exec.pid);
+        let Some(identity) = identity.map(discover::with_name) else {
             return;
         };
         if help.is_launching(&identity.app) {
@@ -472,9 +471,10 @@ impl Service {
         process.exe = Some(given.name.clone());
         process.arguments = vec![given.name.clone()];
         let mut chain = discover::chain(process, parent);
-        let identity =
-            discover::identify_first(&chain, &self.around).filter(|i| i.main == caller.pid);
-        let app = identity.map(|i| i.app).or_else(|| program(&chain[0]));
+        let identity = identify(&chain, &self.around).filter(|i| i.main == caller.pid);
+        let app = identity
+            .map(|i| discover::with_name(i).app)
+            .or_else(|| program(&chain[0]));
         let app = app.filter(|app| app.owner == owner);
         let app = app.ok_or_else(|| not_found("that is no application of yours"))?;
         chain[0].exe = Some(given.exe.clone());

@@ -6,7 +6,7 @@ use super::poller::Token;
 use crate::cgroups;
 use crate::config::TrackPolicy;
 use crate::discover;
-use crate::identity::{Identity, Named};
+use crate::identity::{Identity, Named, identify};
 use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
 use prepage_core::identity::AppId;
@@ -396,7 +396,7 @@ impl Service {
             return Some(app.clone());
         }
         let chain = discover::chain(process, parent);
-        let identity = discover::identify_first(&chain, &self.around)?;
+        let identity = identify(&chain, &self.around).map(discover::with_name)?;
         let app = identity.app.clone();
         self.meet(identity);
         self.tracking.contains(&app).then_some(app)
