@@ -2,6 +2,7 @@
 //! by its name, what was learned of it is found again.
 
 use crate::discover;
+use crate::identity::base_name;
 use prepage_kernel::process;
 use serde::Deserialize;
 use std::fs::File;
@@ -25,16 +26,14 @@ pub fn name_of(id: &str, pid: i32) -> Option<String> {
 fn by_monitor(id: &str, pid: i32) -> Option<String> {
     let inside = process::mount_namespace(pid).ok()?;
     let is_outside = |&pid: &i32| process::mount_namespace(pid).is_ok_and(|there| there != inside);
-    let words = discover::ancestry(pid).filter(is_outside).find_map(|pid| {
-        let words = process::cmdline(pid).ok()?;
-        let words: Option<Vec<String>> = words.into_iter().map(|w| w.into_string().ok()).collect();
-        words.filter(|words| is_monitor(words, id))
-    })?;
+    let outside = discover::ancestry(pid).filter(is_outside);
+    let mut words = outside.map(discover::arguments);
+    let words = words.find(|words| is_monitor(words, id))?;
     after(&words, "-n").map(str::to_owned)
 }
 
 fn is_monitor(words: &[String], id: &str) -> bool {
-    let program = words.first().and_then(|path| path.rsplit('/').next());
+    let program = words.first().map(|path| base_name(path));
     program == Some("conmon") && after(words, "-c") == Some(id)
 }
 

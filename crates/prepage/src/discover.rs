@@ -7,6 +7,7 @@ use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::Members;
 use prepage_kernel::process;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 
 /// Most ancestors looked at.
@@ -86,7 +87,6 @@ pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
     let text = |path: std::io::Result<std::path::PathBuf>| {
         path.ok().map(|p| p.to_string_lossy().into_owned())
     };
-    let arguments = process::cmdline(pid).unwrap_or_default();
     let facts = ProcessFacts {
         pid,
         session: stat.session,
@@ -94,14 +94,18 @@ pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
         exe: process::exe(pid)
             .ok()
             .map(|p| p.to_string_lossy().into_owned()),
-        arguments: arguments
-            .iter()
-            .map(|a| a.to_string_lossy().into_owned())
-            .collect(),
+        arguments: arguments(pid),
         directory: text(std::fs::read_link(format!("/proc/{pid}/cwd"))),
         groups: cgroups::memberships(pid),
     };
     Ok((facts, stat.ppid))
+}
+
+/// A process's arguments, which it can overwrite: a claim. Empty where it is gone.
+pub fn arguments(pid: i32) -> Vec<String> {
+    let arguments = process::cmdline(pid).unwrap_or_default();
+    let text = |argument: &OsString| argument.to_string_lossy().into_owned();
+    arguments.iter().map(text).collect()
 }
 
 /// A process, whose parent's pid is given, and those of its ancestors that may belong to the same application, nearest

@@ -20,7 +20,7 @@
 //! itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
 use crate::cgroups::{Hierarchies, Membership};
-use crate::interpreters::{is_shell, run_by, script_of};
+use crate::interpreters::{is_interpreter, is_shell, run_by, script_of};
 use crate::wrappers;
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::Members;
@@ -169,6 +169,12 @@ fn is_login_group(last: &str) -> bool {
         || unit("tmux-spawn-", ".scope")
 }
 
+/// What a component of a group's path names, by itself and the one above it.
+type NameOf = fn(&str, &str) -> Option<(AppKind, String)>;
+
+/// In the order in which they are asked.
+const NAMES_OF: [NameOf; 2] = [container_name, unit_name];
+
 /// The container or unit that a control group's path names, the closest one, with that group.
 fn named_group(
     process: &ProcessFacts,
@@ -181,7 +187,7 @@ fn named_group(
     };
     let mut groups: Vec<&Membership> = process.groups.iter().collect();
     groups.sort_by_key(preferred);
-    for name_of in [container_name as fn(&str, &str) -> _, unit_name] {
+    for name_of in NAMES_OF {
         for group in &groups {
             for (end, last, above) in components(&group.path) {
                 let found = group.at(&group.path[..end]);
@@ -200,7 +206,8 @@ fn named_group(
 /// Whether a process in these control groups may be named by one of them: a container's or a unit's.
 pub fn may_be_named_by_group(groups: &[Membership]) -> bool {
     let names = |(_, last, above): (usize, &str, &str)| {
-        container_name(last, above).is_some() || unit_name(last, above).is_some()
+        let mut names = NAMES_OF.iter();
+        names.any(|name_of| name_of(last, above).is_some())
     };
     groups
         .iter()
@@ -442,12 +449,8 @@ pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
 
 /// Whether a program of this name may be named by its words: by a script, or by what it runs in another root directory.
 pub fn may_be_named_by_words(path: &str) -> bool {
-    let claimed = ProcessFacts {
-        arguments: ["sh", "/x.dll", "--file=/x"].map(str::to_owned).into(),
-        ..ProcessFacts::default()
-    };
     let name = base_name(path);
-    wrappers::has_other_root(name) || script_of(&claimed, name).is_some()
+    wrappers::has_other_root(name) || is_interpreter(name)
 }
 
 /// The last part of a path.

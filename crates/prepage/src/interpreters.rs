@@ -52,21 +52,17 @@ fn windows_program(words: &[String]) -> Option<String> {
     (!name.is_empty()).then(|| format!("wine {name}"))
 }
 
-/// What this process, whose executable has this name, interprets: the path of a script, or how a module or a Windows program is called.
-/// `None` where that is no interpreter, or what it runs has no name.
-pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
-    let arguments = process.arguments.get(1..)?;
-    if is_wine(base) {
-        return windows_program(&process.arguments);
-    }
-    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    // One program for many: it is a shell where it is called by a shell's name.
-    let called = process.arguments.first().map_or("", |name| base_name(name));
-    if stem == "busybox" && !matches!(called, "sh" | "ash" | "hush") {
-        return None;
-    }
-    // Options that take the next argument as their value.
-    let (valued, module): (&[&str], Option<&str>) = match stem {
+/// A program's name without its version.
+fn stem_of(base: &str) -> &str {
+    base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
+}
+
+/// Options of an interpreter: those that take the next argument as their value, and the one that a module follows.
+type Options = (&'static [&'static str], Option<&'static str>);
+
+/// Those of an interpreter of this name; Wine has none.
+fn options(base: &str) -> Option<Options> {
+    Some(match stem_of(base) {
         "python" | "pypy" => (&["-X", "-W", "--check-hash-based-pycs"], Some("-m")),
         "java" => (
             &[
@@ -96,7 +92,28 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
         }
         _ if is_shell(base) => (&["-o", "-O", "+O"], None),
         _ => return None,
-    };
+    })
+}
+
+/// Whether a program of this name may be named by what it interprets.
+pub fn is_interpreter(base: &str) -> bool {
+    is_wine(base) || options(base).is_some()
+}
+
+/// What this process, whose executable has this name, interprets: the path of a script, or how a module or a Windows program is called.
+/// `None` where that is no interpreter, or what it runs has no name.
+pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
+    let arguments = process.arguments.get(1..)?;
+    if is_wine(base) {
+        return windows_program(&process.arguments);
+    }
+    let stem = stem_of(base);
+    // One program for many: it is a shell where it is called by a shell's name.
+    let called = process.arguments.first().map_or("", |name| base_name(name));
+    if stem == "busybox" && !matches!(called, "sh" | "ash" | "hush") {
+        return None;
+    }
+    let (valued, module) = options(base)?;
     let mut rest = arguments.iter().map(String::as_str);
     while let Some(argument) = rest.next() {
         let is_python = matches!(stem, "python" | "pypy");

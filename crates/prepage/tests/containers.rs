@@ -4,11 +4,14 @@
 mod common;
 
 use common::{Running, Service, TempDir, wait_until};
+use prepage_kernel::cgroup::procs;
+use prepage_kernel::process;
+use prepage_kernel::testing::group::{Group, v2};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -24,9 +27,9 @@ while read -r _; do run; done
 
 /// A container as Podman makes it: a control group named by its id, another mount namespace, a monitor that knows its name.
 struct Container {
-    group: PathBuf,
     program: PathBuf,
     monitor: Running,
+    group: Group,
 }
 
 impl Container {
@@ -34,21 +37,18 @@ impl Container {
         let program = common::program(directory, "served");
         let script = directory.path().join("monitor.sh");
         fs::write(&script, MONITOR).expect("write the monitor");
-        let hierarchies = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
-        let group = hierarchies.map(|h| h.join(format!("libpod-{id}")));
-        let group = group.into_iter().find(|g| fs::create_dir(g).is_ok());
-        let group = group.expect("this test needs a writable control group hierarchy");
+        let group = Group::named(&v2(), &format!("libpod-{id}"));
         let mut command = Command::new("/bin/sh");
         command.arg0("/usr/bin/conmon").arg(&script);
         command
-            .arg(&group)
+            .arg(&group.0.directory)
             .arg(&program)
             .args(["-c", id, "-n", name]);
         let monitor = command.stdin(Stdio::piped()).spawn().expect("run sh");
         let container = Self {
-            group,
             program,
             monitor: Running(monitor),
+            group,
         };
         container.wait_for(1);
         container
@@ -69,39 +69,26 @@ impl Container {
     }
 
     fn programs(&self) -> usize {
-        let is_program = |pid: &Pid| {
-            let exe = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero()));
-            exe.is_ok_and(|exe| exe == self.program)
-        };
-        self.pids().iter().filter(|pid| is_program(pid)).count()
+        let is_program = |&&pid: &&i32| process::exe(pid).is_ok_and(|exe| exe == self.program);
+        self.pids().iter().filter(is_program).count()
     }
 
-    fn pids(&self) -> Vec<Pid> {
-        let text = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
-        let pids = text.lines().filter_map(|line| line.parse().ok());
-        pids.filter_map(Pid::from_raw).collect()
+    fn pids(&self) -> Vec<i32> {
+        procs(&self.group.0.directory).expect("the group is there")
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        for pid in self.pids() {
+        for pid in self.pids().into_iter().filter_map(Pid::from_raw) {
             let _ = kill_process(pid, Signal::KILL);
-        }
-        // They have ended, but the kernel may not have let go of them yet.
-        for _ in 0..200 {
-            if fs::remove_dir(&self.group).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
 /// The applications whose launches the service has seen, each launch, sorted.
 fn launched(service: &Service) -> Vec<String> {
-    let stats = service.json(&["stats"]);
-    let launches = stats["launches"].as_array().expect("a list");
+    let launches = service.launches();
     let apps = launches
         .iter()
         .map(|launch| launch["app"].as_str().expect("text").to_owned());
@@ -113,9 +100,7 @@ fn launched(service: &Service) -> Vec<String> {
 /// What is executed in one that runs is no launch of it: the checks of its health, a shell.
 #[test]
 fn a_container_is_known_by_its_name_whenever_it_is_made_anew() {
-    let settings = "[service]\napplications = [\"web\", \"other\"]\n[launch]\nt_idle_ms = 300\n";
-    let service = Service::start(settings);
-    service.call(&["status"]);
+    let service = Service::listing(&["web", "other"]);
     let directory = TempDir::new();
     let id = |number| format!("{:056x}{number:08x}", std::process::id());
     let web = "container:web@0".to_owned();

@@ -928,11 +928,6 @@ fn a_prefetch_that_is_waited_for_longer_than_a_second_says_so() {
 }
 
 /// The launches that a service has seen the end of.
-fn launches(service: &Service) -> Vec<serde_json::Value> {
-    let stats = service.json(&["stats"]);
-    stats["launches"].as_array().expect("a list").clone()
-}
-
 /// Launches until the service has seen the end of so many.
 fn launch_until_seen(service: &Service, number: usize, launch: impl Fn()) {
     launch();
@@ -943,7 +938,7 @@ fn launch_until_seen(service: &Service, number: usize, launch: impl Fn()) {
             launch();
             launched = Instant::now();
         }
-        launches(service).len() >= number
+        service.launches().len() >= number
     });
 }
 
@@ -963,7 +958,7 @@ fn the_service_learns_and_helps_a_users_launches() {
             assert!(ran.status.success(), "{ran:?}");
         };
         launch_until_seen(&service, number, launch);
-        let seen = launches(&service);
+        let seen = service.launches();
         (seen.last()?["phase"] == "prefetch").then_some(seen)
     });
     let seen = seen.expect("it is helped");
@@ -1004,7 +999,7 @@ fn the_service_learns_and_helps_a_users_launches() {
         &["--", "/no/such/file"],
     );
     assert_eq!(ran.status.code(), Some(127));
-    assert_eq!(launches(&service).len(), seen.len());
+    assert_eq!(service.launches().len(), seen.len());
 }
 
 /// Who traces a process; 0 where nobody does.
@@ -1039,7 +1034,7 @@ fn a_launch_of_the_services_is_traced_until_it_is_over_or_the_tracer_ends() {
             let tracer = rustix::process::Pid::from_raw(tracer_of(child.id())).expect("a pid");
             rustix::process::kill_process(tracer, Signal::KILL).expect("killed");
         }
-        wait_until("the launch's end", || !launches(&service).is_empty());
+        wait_until("the launch's end", || !service.launches().is_empty());
         wait_until("its being let go", || tracer_of(child.id()) == 0);
         assert!(
             child.try_wait().is_ok_and(|ended| ended.is_none()),
@@ -1093,7 +1088,7 @@ fn the_service_learns_launches_among_other_mounts() {
     for number in 1..=3 {
         launch_until_seen(&service, number, launch);
     }
-    let seen = launches(&service);
+    let seen = service.launches();
     assert_eq!(seen[2]["phase"], "prefetch", "{seen:?}");
 }
 
@@ -1108,8 +1103,8 @@ fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
         let state = || service.json(&["status"])["apps"][0]["state"].clone();
         wait_until("its end", || state() == "not running");
         let _app = common::application(&apps, name);
-        wait_until("the launch", || !launches(&service).is_empty());
-        let launch = &launches(&service)[0];
+        wait_until("the launch", || !service.launches().is_empty());
+        let launch = &service.launches()[0];
         assert!(launch["noticed_us"].is_u64(), "{launch}");
         let app = launch["app"].as_str().expect("a name");
         assert!(
@@ -1123,17 +1118,16 @@ fn the_service_sees_launches_of_tracked_applications_by_their_exec() {
 /// found, nor be launched by its own name.
 #[test]
 fn the_service_sees_the_first_launch_of_a_listed_application() {
-    let settings = "[service]\napplications = [\"listed\"]\n[launch]\nt_idle_ms = 300\n";
-    let service = Service::start(settings);
-    service.call(&["status"]);
+    let service = Service::listing(&["listed"]);
     let apps = TempDir::new();
     let others = common::application(&apps, "unlisted");
     let program = common::program(&apps, "listed");
     let link = apps.path().join("link");
     std::os::unix::fs::symlink(&program, &link).expect("a link");
     let app = common::application_by(&program, Command::new("setsid").arg(&link).arg("600"));
-    wait_until("the launch", || !launches(&service).is_empty());
-    let seen: Vec<_> = launches(&service)
+    wait_until("the launch", || !service.launches().is_empty());
+    let seen: Vec<_> = service
+        .launches()
         .iter()
         .map(|l| l["app"].clone())
         .collect();
@@ -1148,9 +1142,7 @@ fn the_service_sees_the_first_launch_of_a_listed_application() {
 /// As Wine has its server execute what was asked for: what leaves the process tree of a launch is no other launch.
 #[test]
 fn what_a_launch_executes_elsewhere_is_no_launch_of_its_own() {
-    let settings = "[service]\napplications = [\"twice\", \"other\"]\n[launch]\nt_idle_ms = 300\n";
-    let service = Service::start(settings);
-    service.call(&["status"]);
+    let service = Service::listing(&["twice", "other"]);
     let apps = TempDir::new();
     let program = common::program(&apps, "twice");
     let line = "(setsid \"$0\" 2 &); exec \"$0\" 600";
@@ -1167,7 +1159,7 @@ fn what_a_launch_executes_elsewhere_is_no_launch_of_its_own() {
     let other = common::application(&apps, "other");
     let told = |name: &str| {
         let id = format!("executable:{}/{name}@0", apps.path().display());
-        let all = launches(&service);
+        let all = service.launches();
         all.iter().filter(|launch| launch["app"] == id).count()
     };
     wait_until("the last launch", || told("other") == 1);
@@ -1190,13 +1182,11 @@ fn flatpak(apps: &TempDir, application: &str) -> common::Running {
 #[test]
 fn the_service_sees_the_launch_of_a_listed_flatpak() {
     let listed = "flatpak run org.prepage.Listed";
-    let settings = format!("[service]\napplications = [\"{listed}\"]\n[launch]\nt_idle_ms = 300\n");
-    let service = Service::start(&settings);
-    service.call(&["status"]);
+    let service = Service::listing(&[listed]);
     let apps = TempDir::new();
     let running = ["org.prepage.Unlisted", "org.prepage.Listed"].map(|name| flatpak(&apps, name));
-    wait_until("the launch", || !launches(&service).is_empty());
-    let seen = launches(&service);
+    wait_until("the launch", || !service.launches().is_empty());
+    let seen = service.launches();
     assert_eq!(seen[0]["app"], format!("executable:{listed}@0"));
     assert_eq!(seen.len(), 1, "{seen:?}");
     drop(running);
@@ -1246,7 +1236,7 @@ fn the_service_sees_interactive_launches_and_no_others() {
         flatpak(&apps, apps.path().join("flat").to_str().expect("text")),
     ];
     let own_launches = || {
-        let all = launches(&service);
+        let all = service.launches();
         // Somebody may use the machine.
         let is_own = |launch: &serde_json::Value| {
             let app = launch["app"].to_string();

@@ -19,7 +19,9 @@ use prepage_core::plan::Plan;
 use prepage_engine::ahead::Reclaimed;
 use prepage_engine::store::Store;
 use prepage_engine::{EngineParams, Executor, FaultBurst, Members, Restored};
+use prepage_kernel::cgroup::Hierarchy;
 use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::testing::group::{Group, v1, v2};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
@@ -589,48 +591,18 @@ fn an_application_that_ends_is_followed_no_longer() {
     wait_until("the end of the switch", || rig.executor.collected() == 1);
 }
 
-/// A control group of its own in a hierarchy that has a freezer; removed with the value.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(hierarchy: &str, name: &str) -> Option<Self> {
-        let path =
-            PathBuf::from(hierarchy).join(format!("prepage-test-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).ok()?;
-        Some(Self(path))
-    }
-
-    fn write(&self, file: &str, text: &str) {
-        std::fs::write(self.0.join(file), text).expect("written");
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
-        let _ = std::fs::write(self.0.join("cgroup.freeze"), "0");
-        // Its processes have ended, but the kernel may not have let go of them yet.
-        for _ in 0..200 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-    }
-}
-
-fn thaws(hierarchies: &[&str], name: &str, freeze: (&str, &str), thaw: (&str, &str)) {
-    let group = hierarchies.iter().find_map(|h| Group::new(h, name));
-    let group = group.expect("this test needs a writable control group hierarchy");
+fn thaws(hierarchy: &Hierarchy, name: &str, freeze: (&str, &str), thaw: (&str, &str)) {
+    let group = Group::create(hierarchy);
+    let directory = &group.0.directory;
     assert!(
-        group.0.join(freeze.0).exists(),
+        directory.join(freeze.0).exists(),
         "this test needs a freezer in {}",
-        group.0.display()
+        directory.display()
     );
     let rig = Rig::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
     let apps = TempDir::new();
     let app = application(&apps, name);
-    group.write("cgroup.procs", &app.pid().to_string());
+    group.write("cgroup.procs", app.pid());
     rig.track(app.pid());
     for round in 1..=2 {
         group.write(freeze.0, freeze.1);
@@ -645,9 +617,8 @@ fn thaws(hierarchies: &[&str], name: &str, freeze: (&str, &str), thaw: (&str, &s
 
 #[test]
 fn a_thawed_group_of_version_2_begins_a_switch() {
-    let hierarchies = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     thaws(
-        &hierarchies,
+        &v2(),
         "thaw2",
         ("cgroup.freeze", "1"),
         ("cgroup.freeze", "0"),
@@ -656,9 +627,8 @@ fn a_thawed_group_of_version_2_begins_a_switch() {
 
 #[test]
 fn a_thawed_group_of_version_1_begins_a_switch() {
-    let hierarchies = ["/sys/fs/cgroup/freezer"];
     thaws(
-        &hierarchies,
+        &v1("freezer"),
         "thaw1",
         ("freezer.state", "FROZEN"),
         ("freezer.state", "THAWED"),

@@ -104,10 +104,7 @@ impl Desk {
         }
         let t_watched_ns = now_ns() - t0_ns;
         let is_capped = t0_ns + t_watched_ns >= cap_ns;
-        let why_capped = match is_capped {
-            true => Some(self.what_lacks(window, is_ready, limits)?),
-            false => None,
-        };
+        let lacks = is_capped.then(|| self.what_lacks(window, is_ready, limits));
         let settled = settle(before, &frames);
         Ok(Seen {
             t_first_frame_ns: settled.t_first_frame_ns,
@@ -116,7 +113,7 @@ impl Desk {
                 .filter(|_| !is_capped)
                 .unwrap_or(t_watched_ns),
             frames: settled.frames,
-            why_capped,
+            why_capped: lacks.transpose()?,
         })
     }
 

@@ -10,16 +10,21 @@ pub struct Group(pub Cgroup);
 
 impl Group {
     pub fn create(hierarchy: &Hierarchy) -> Group {
-        Group::below(&Cgroup {
-            version: hierarchy.version,
-            directory: hierarchy.mount_point.clone(),
-        })
+        Group::below(&top(hierarchy))
     }
 
     pub fn below(above: &Cgroup) -> Group {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("prepage-test-{}-{number}", std::process::id());
+        Group::make(above, &format!("prepage-test-{}-{number}", own_pid()))
+    }
+
+    /// One of this name, at the top of a hierarchy.
+    pub fn named(hierarchy: &Hierarchy, name: &str) -> Group {
+        Group::make(&top(hierarchy), name)
+    }
+
+    fn make(above: &Cgroup, name: &str) -> Group {
         let directory = above.directory.join(name);
         std::fs::create_dir(&directory).expect("create a cgroup");
         Group(Cgroup {
@@ -53,6 +58,14 @@ impl Drop for Group {
             }
             sched::sleep_us(10_000);
         }
+    }
+}
+
+/// The group at the top of a hierarchy.
+fn top(hierarchy: &Hierarchy) -> Cgroup {
+    Cgroup {
+        version: hierarchy.version,
+        directory: hierarchy.mount_point.clone(),
     }
 }
 

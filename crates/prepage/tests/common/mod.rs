@@ -143,6 +143,16 @@ impl Service {
         service
     }
 
+    /// Starts one that lists these applications, and waits until it sees their launches, which are over soon.
+    pub fn listing(applications: &[&str]) -> Self {
+        let service = Self::start(&format!(
+            "[service]\napplications = {applications:?}\n[launch]\nt_idle_ms = 300\n"
+        ));
+        // Its socket is there before it listens to execs; when it answers it does.
+        service.call(&["status"]);
+        service
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.directory.path().join("s")
     }
@@ -262,10 +272,16 @@ impl Service {
     }
 
     pub fn switches(&self) -> Vec<serde_json::Value> {
-        self.json(&["stats"])["switches"]
-            .as_array()
-            .expect("a list")
-            .clone()
+        self.stats("switches")
+    }
+
+    pub fn launches(&self) -> Vec<serde_json::Value> {
+        self.stats("launches")
+    }
+
+    fn stats(&self, of: &str) -> Vec<serde_json::Value> {
+        let stats = self.json(&["stats"]);
+        stats[of].as_array().expect("a list").clone()
     }
 
     pub fn connect(&self) -> std::os::unix::net::UnixStream {
