@@ -42,6 +42,26 @@ impl Extent {
             .map(move |start| Self::between(start, self.end().min(start.saturating_add(len_max))))
     }
 
+    /// Those of its pages that `count` counts, where it says of an extent how many there are in it: halved for as long as it is
+    /// neither none nor all.
+    pub fn counted(self, count: &impl Fn(Self) -> u64) -> ExtentSet {
+        let mut found = ExtentSet::new();
+        self.add_counted(count, &mut found);
+        found
+    }
+
+    fn add_counted(self, count: &impl Fn(Self) -> u64, found: &mut ExtentSet) {
+        match count(self) {
+            0 => {}
+            counted if counted >= self.len => found.push_back(self),
+            _ => {
+                let middle = self.start + self.len / 2;
+                Self::between(self.start, middle).add_counted(count, found);
+                Self::between(middle, self.end()).add_counted(count, found);
+            }
+        }
+    }
+
     /// Whether it covers no page.
     pub const fn is_empty(&self) -> bool {
         self.len == 0

@@ -34,6 +34,14 @@ fn check_set(set: &ExtentSet, oracle: &BTreeSet<u64>) {
 
 proptest! {
     #[test]
+    fn what_is_counted_is_found((_, held) in sets(), start in 0..PAGES, len in 1..40u64) {
+        let asked = Extent::new(start, len);
+        let count = |part: Extent| held.range(part.start..part.end()).count() as u64;
+        let within = held.range(start..asked.end()).copied().collect();
+        check_set(&asked.counted(&count), &within);
+    }
+
+    #[test]
     fn a_set_is_its_pages(listed in prop::collection::vec(0..PAGES, 0..60)) {
         check_set(&ExtentSet::from_pages(listed.clone()), &listed.into_iter().collect());
     }

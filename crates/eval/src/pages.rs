@@ -257,7 +257,7 @@ fn touch_all(pid: i32, mut pages: &[u64]) -> Result<()> {
 /// A swapped page of shared memory shows no bit in the page map: those that are not present and hold something, by
 /// asking the object itself. A page that holds nothing must not be touched, for that would make one.
 fn absent_shmem_pages(tables: &Tables, mapping: &Mapping) -> Result<Vec<u64>> {
-    let Ok(object) = File::open(mapping.object_path(tables.process.pid())) else {
+    let Ok(object) = mapping.open_shmem(tables.process.pid()) else {
         return Ok(Vec::new());
     };
     let present = tables.regions(mapping, Categories::PRESENT)?;

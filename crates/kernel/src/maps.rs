@@ -2,9 +2,16 @@
 
 use crate::error::{Error, Result};
 use crate::text;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+/// `statfs` magic of shared memory's file system (linux/magic.h).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// One mapping (VMA).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +55,11 @@ impl Mapping {
         self.offset / crate::page::page_size()
     }
 
+    /// The page of the file that is mapped at page number `page`, one of the mapping's. Meaningless without a file.
+    pub fn page_of_file(&self, page: u64) -> u64 {
+        page - self.pages().start + self.first_page()
+    }
+
     /// Whether it is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared anonymous
     /// memory. A file on another tmpfs looks like any file here.
     pub fn is_shmem(&self) -> bool {
@@ -62,6 +74,24 @@ impl Mapping {
     /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; it is gone where the mapping is no longer exactly this, or is of nothing.
     pub fn object_path(&self, pid: i32) -> PathBuf {
         format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end).into()
+    }
+
+    /// Opens, to be read, what process `pid` maps here, where it is shared memory: see [`Self::is_shmem`]. `EINVAL` where its
+    /// name only looks so, as one on a file system of the process's own making may: that is not opened, which could block.
+    ///
+    /// Otherwise fails as [`Self::object_path`] says.
+    pub fn open_shmem(&self, pid: i32) -> Result<File> {
+        let path = self.object_path(pid);
+        let failed = |error| Error::new("open", path.display().to_string(), error);
+        let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let place = place.map_err(failed)?;
+        let fs = rustix::fs::fstatfs(&place).map_err(failed)?;
+        if fs.f_type as u64 != TMPFS_MAGIC {
+            return Err(failed(Errno::INVAL));
+        }
+        let link = format!("/proc/self/fd/{}", place.as_raw_fd());
+        let opened = rustix::fs::open(link, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        opened.map(File::from).map_err(failed)
     }
 }
 

@@ -14,8 +14,9 @@
 
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part, Piece};
+use crate::fetch::shared::SharedMemory;
 use crate::params::FetchParams;
-use prepage_core::extent::{Extent, by_key};
+use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::process_madvise::{self, Advice};
 use prepage_kernel::{process_vm, sched};
@@ -34,7 +35,10 @@ struct Absent {
     watch: Vec<Range<u64>>,
     /// Of both, those that a disk has to read.
     on_disk: Vec<Range<u64>>,
-    /// Of pieces none of whose pages has an entry in the page table: shared memory that was swapped out, or nothing.
+    /// Shared memory that is swapped out, to be mapped.
+    shared: Vec<Range<u64>>,
+    /// Of pieces none of whose pages has an entry in the page table: shared memory that was swapped out, or nothing. To be
+    /// brought to the swap cache only.
     empty: Vec<Range<u64>>,
     /// Without an entry, beside pages that are swapped out: given back to the kernel (MADV_DONTNEED).
     holes: Vec<Range<u64>>,
@@ -45,7 +49,14 @@ struct Absent {
 impl Absent {
     /// Whether all pages were mapped.
     fn is_none(&self) -> bool {
-        self.map.is_empty() && self.watch.is_empty() && self.empty.is_empty()
+        let Self {
+            map,
+            watch,
+            shared,
+            empty,
+            ..
+        } = self;
+        [map, watch, shared, empty].iter().all(|of| of.is_empty())
     }
 }
 
@@ -66,6 +77,7 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         params,
         heart,
         window: Window::default(),
+        shared: SharedMemory::default(),
         brought: Vec::new(),
         empty: Vec::new(),
         waited_on: Vec::new(),
@@ -87,6 +99,7 @@ struct Worker<'a> {
     params: &'a FetchParams,
     heart: &'a Heart,
     window: Window,
+    shared: SharedMemory,
     brought: Pages,
     empty: Pages,
     waited_on: Pages,
@@ -122,6 +135,7 @@ impl Worker<'_> {
             self.heart.beat();
             for absent in self.admitted(&mut span) {
                 self.read_ahead(absent.member, &absent.on_disk);
+                self.read_ahead(absent.member, &absent.shared);
                 self.read_ahead(absent.member, &absent.empty);
             }
             for absent in self.absent(&submitted) {
@@ -163,7 +177,8 @@ impl Worker<'_> {
             note(&mut self.empty, absent.member, range.clone());
             self.pause_after(range.end - range.start);
         }
-        let pages: Vec<u64> = absent.map.iter().cloned().flatten().collect();
+        let mapped = absent.map.iter().chain(&absent.shared);
+        let pages: Vec<u64> = mapped.cloned().flatten().collect();
         let pid = self.job.members[absent.member].instance.pid;
         let mut rest = pages.as_slice();
         while !rest.is_empty() && !self.job.is_cancelled() {
@@ -266,6 +281,7 @@ impl Worker<'_> {
                 map: Vec::new(),
                 watch: Vec::new(),
                 on_disk: Vec::new(),
+                shared: Vec::new(),
                 empty: Vec::new(),
                 holes: Vec::new(),
                 last_on_disk: None,
@@ -275,9 +291,10 @@ impl Worker<'_> {
             return 0;
         };
         if !entries.iter().any(|entry| entry.swapped()) {
-            // Swapped shmem has no swap entry in the page table. Reading it would allocate where it has a hole;
-            // MADV_WILLNEED brings in only what exists.
-            return add_runs(&mut absent.empty, piece.extent, entries, |e| !e.present());
+            let mut runs = Vec::new();
+            let pages = add_runs(&mut runs, piece.extent, entries, |e| !e.present());
+            self.sort_empty(piece, runs, absent);
+            return pages;
         }
         add_runs(&mut absent.holes, piece.extent, entries, |e| {
             !e.present() && !e.swapped()
@@ -294,6 +311,22 @@ impl Worker<'_> {
         add_runs(runs, piece.extent, entries, |e| e.swapped())
     }
 
+    /// Adds pages of a piece none of which has an entry in the page table. Swapped shmem has none. To read it would allocate where
+    /// its object has a hole, so that the object is asked; MADV_WILLNEED brings in only what exists.
+    fn sort_empty(&mut self, piece: &Piece, runs: Vec<Range<u64>>, absent: &mut Absent) {
+        let member = &self.job.members[piece.member];
+        for run in runs {
+            let run = Extent::between(run.start, run.end);
+            let out = match piece.watch {
+                true => ExtentSet::new(),
+                false => self.shared.swapped_out(member, run),
+            };
+            let rest = ExtentSet::from(vec![run]).difference(&out);
+            absent.shared.extend(ranges(&out));
+            absent.empty.extend(ranges(&rest));
+        }
+    }
+
     /// Lets the application have its address space's lock.
     fn pause_after(&mut self, pages: u64) {
         self.since_pause += pages;
@@ -303,6 +336,10 @@ impl Worker<'_> {
             sched::sleep_us(self.params.pace_us);
         }
     }
+}
+
+fn ranges(set: &ExtentSet) -> impl Iterator<Item = Range<u64>> {
+    set.extents().iter().map(|e| e.start..e.end())
 }
 
 /// Adds pages of a member, joining those that follow each other.

@@ -85,7 +85,9 @@ pub fn observe(question: Question<'_>) -> Answer {
     let anonymous = table.private.union(&table.swapped).union(&shmem);
     let faulted = faulted.intersection(&anonymous);
 
-    let watched = planned.watch().difference(waited_on).union(&shmem);
+    // What was read of shared memory shows as little as what was mapped.
+    let watched = planned.watch().difference(waited_on);
+    let watched = watched.union(&shmem.intersection(empty));
     let present = table.private.union(&table.shared).union(&used_by_others);
     // Brought in, and gone from the address space since: no page of ours any more.
     let gone = table.absent.difference(&shmem);
@@ -101,7 +103,8 @@ pub fn observe(question: Question<'_>) -> Answer {
         .difference(&fetched_now)
         .intersection(&out);
     let new = empty.intersection(&table.private);
-    let were_present = fetched_now.difference(&watched).union(&faulted);
+    let mapped = fetched_now.difference(&watched).difference(&shmem);
+    let were_present = mapped.union(&faulted);
     Answer {
         were_present: were_present.pages(),
         reclaimed: were_present.intersection(&table.swapped).pages(),

@@ -15,7 +15,6 @@ use prepage_core::machine::Nanos;
 use prepage_kernel::maps::{self, Mapping};
 use prepage_kernel::procmap;
 use std::collections::HashMap;
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,10 +56,10 @@ fn objects(mappings: &[Mapping]) -> impl Iterator<Item = (Object, &Mapping)> {
 /// Adds those of a process's pages that are of shared memory, as pages of the object.
 fn note_demanded(demanded: &mut Demanded, mappings: &[Mapping], pages: &[(u64, Nanos)]) {
     for (object, mapping) in objects(mappings) {
-        let (own, first) = (mapping.pages(), mapping.first_page());
+        let own = mapping.pages();
         let within = pages.iter().filter(|(page, _)| own.contains(page));
         let mut of_object = within
-            .map(|&(page, at)| (page - own.start + first, at))
+            .map(|&(page, at)| (mapping.page_of_file(page), at))
             .peekable();
         if of_object.peek().is_some() {
             demanded.entry(object).or_default().extend(of_object);
@@ -95,31 +94,15 @@ pub fn used_by_others(pid: i32, mapping: &Mapping, pages: &ExtentSet) -> ExtentS
         return within;
     }
     // Gone meanwhile: not used any more.
-    let Ok(object) = File::open(mapping.object_path(pid)) else {
+    let Ok(object) = mapping.open_shmem(pid) else {
         return ExtentSet::new();
     };
     let count = |pages: Extent| {
-        let start = pages.start - own.start + mapping.first_page();
+        let start = mapping.page_of_file(pages.start);
         cached_count(object.as_fd(), Extent::new(start, pages.len))
     };
-    let mut cached = Vec::new();
-    for &extent in within.extents() {
-        add_counted(extent, &count, &mut cached);
-    }
-    cached.into_iter().collect()
-}
-
-/// Halves what is neither all there nor all gone.
-fn add_counted(pages: Extent, count: &impl Fn(Extent) -> u64, there: &mut Vec<Extent>) {
-    match count(pages) {
-        0 => {}
-        counted if counted >= pages.len => there.push(pages),
-        _ => {
-            let middle = pages.start + pages.len / 2;
-            add_counted(Extent::between(pages.start, middle), count, there);
-            add_counted(Extent::between(middle, pages.end()), count, there);
-        }
-    }
+    let cached = within.extents().iter().map(|extent| extent.counted(&count));
+    cached.flat_map(Vec::from).collect()
 }
 
 #[cfg(test)]

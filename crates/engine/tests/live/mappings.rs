@@ -2,9 +2,12 @@
 
 use crate::rig::{Rig, demand_faults, params, settle, settle_at};
 use prepage_engine::EngineParams;
+use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{HugePages, Machine};
 use prepage_kernel::{maps, process};
+use rustix::fs::{FallocateFlags, fallocate, fstat};
+use std::fs::File;
 use std::ops::Range;
 
 const PAGES: u64 = 256;
@@ -22,28 +25,48 @@ fn private_and_shared_memory_that_is_swapped_out_is_fetched() {
     let _machine = Machine::with_swap();
     let mut child = Child::spawn(PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
-    for (kind, mapped) in [
-        ("private", true),
-        ("zero", true),
-        ("thp", true),
-        // The page table shows nothing of these: they come to the swap cache, and the application maps them.
-        ("shared", false),
-        ("memfd", false),
-    ] {
+    // The page table shows nothing of the last two that are swapped out.
+    for kind in ["private", "zero", "thp", "shared", "memfd"] {
         let pages = child.map(kind, 2 * HUGE);
         child.swap_out_at(&pages);
         let plan = rig.plan_of(&child, [pages.clone()]);
         rig.fetch(&plan);
         settle_at(&child, &pages);
         let seen = rig.collect(&plan);
-        let expected = if mapped { 2 * HUGE } else { 0 };
-        assert_eq!(present(&child, &pages), expected, "{kind}");
+        assert_eq!(present(&child, &pages), 2 * HUGE, "{kind}");
         assert_eq!(rig.seen(&child, &seen).fetched.pages(), 2 * HUGE, "{kind}");
         let before = demand_faults(&child);
         child.tell_at("verify", pages);
         let faults = demand_faults(&child) - before;
         assert!(faults < HUGE / 8, "{kind}: {faults} demand faults left");
     }
+}
+
+#[test]
+fn what_shared_memory_does_not_hold_is_not_made() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let pages = child.map("memfd", PAGES);
+    child.swap_out_at(&pages);
+    let mappings = maps::read(child.pid()).expect("maps");
+    let mapping = mappings.iter().find(|m| m.pages() == pages);
+    let path = mapping.expect("its mapping").object_path(child.pid());
+    let object = File::options().write(true).open(path);
+    let object = object.expect("open the object");
+    // Every other page, and all of the second half.
+    let odd = (0..PAGES / 2).filter(|page| page % 2 == 1);
+    for page in odd.chain(PAGES / 2..PAGES) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&object, flags, page * page_size(), page_size()).expect("make a hole");
+    }
+    let held = || fstat(&object).expect("stat").st_blocks as u64 * 512 / page_size();
+    assert_eq!(held(), PAGES / 4);
+    let plan = rig.plan_of(&child, [pages.clone()]);
+    rig.fetch(&plan);
+    settle_at(&child, &pages);
+    assert_eq!(present(&child, &pages), PAGES / 4);
+    assert_eq!(held(), PAGES / 4);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::rig::{Rig, demand_faults, params};
 use prepage_engine::EngineParams;
-use prepage_kernel::maps;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::Machine;
+use prepage_kernel::{maps, process};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -26,7 +26,10 @@ fn what_another_process_demands_of_it_is_fetched_for_that() {
         let mut app = Child::spawn(16);
         let pages = app.map(kind, PAGES);
         let mut server = Child::spawn(16);
-        let mut rig = Rig::new(&app, &EngineParams::default(), params());
+        // What is watched shows its use, and is not mapped.
+        let mut params = params();
+        params.anon.observe_interval_max = 1;
+        let mut rig = Rig::new(&app, &EngineParams::default(), params);
         app.swap_out_at(&pages);
         let path = object(&app, &pages);
         let mut theirs = 0..0;
@@ -52,4 +55,43 @@ fn what_another_process_demands_of_it_is_fetched_for_that() {
         assert!(anon.fetched > PAGES * 9 / 10, "{kind}: {record:?}");
         assert!(near(anon.used) && near(anon.unused), "{kind}: {record:?}");
     }
+}
+
+#[test]
+fn what_another_process_demands_of_it_is_mapped_for_that() {
+    let _machine = Machine::with_swap();
+    let mut app = Child::spawn(16);
+    let pages = app.map("memfd", PAGES);
+    let mut server = Child::spawn(16);
+    let mut rig = Rig::new(&app, &EngineParams::default(), params());
+    app.swap_out_at(&pages);
+    let path = object(&app, &pages);
+    let mut theirs = 0..0;
+    rig.switch(|| theirs = server.tell_file("mapfile", &path, 0, PAGES));
+    let faults = |server: &Child| {
+        let stat = process::stat(server.pid()).expect("stat");
+        stat.minor_faults + stat.major_faults
+    };
+    let mut mapped = 0;
+    let mut taken = 0;
+    for _ in 0..8 {
+        // A page that two processes map is not swapped out.
+        server.tell_at("discard", theirs.clone());
+        app.tell_at("read", pages.clone());
+        app.swap_out_at(&pages);
+        rig.begin();
+        rig.wait_for_fetch();
+        mapped = app
+            .entries_at(&pages)
+            .iter()
+            .filter(|e| e.present())
+            .count() as u64;
+        let before = faults(&server);
+        server.tell_at("read", theirs.clone());
+        taken = faults(&server) - before;
+        let record = rig.end();
+        assert_eq!(record.void, None, "{record:?}");
+    }
+    assert!(mapped > PAGES / 2, "{mapped} pages are mapped");
+    assert!(taken < PAGES / 2, "{taken} faults of the server's");
 }

@@ -365,6 +365,26 @@ fn facts_about_a_child() {
     );
 }
 
+#[test]
+fn shared_memory_alone_is_opened_as_such() {
+    let mut child = Child::spawn(16);
+    for (kind, is_shared) in [("memfd", true), ("shared", true), ("private", false)] {
+        let pages = child.map(kind, 4);
+        let mappings = maps::read(child.pid()).expect("maps");
+        let mapping = mappings.iter().find(|m| m.pages() == pages);
+        let opened = mapping.map(|mapping| mapping.open_shmem(child.pid()).is_ok());
+        assert_eq!(opened.unwrap_or(false), is_shared, "{kind}");
+    }
+    // Whatever its name says, a file on another file system is none.
+    let mappings = maps::read(child.pid()).expect("maps");
+    let file = mappings.iter().find(|m| m.executable && m.inode > 0);
+    let mut file = file.expect("its own program").clone();
+    file.path = Some("/dev/shm/x".into());
+    assert!(file.is_shmem());
+    let error = file.open_shmem(child.pid()).expect_err("it is a file");
+    assert!(error.to_string().contains("Invalid argument"), "{error}");
+}
+
 /// PAGEMAP_SCAN and reading every entry must agree on whatever state the pages are in.
 #[test]
 fn scan_agrees_with_reading_every_entry() {

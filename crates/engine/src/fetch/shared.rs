@@ -1,0 +1,76 @@
+//! Shared memory that was swapped out: it has no entry in the page table, and only its object knows what there is of it.
+//!
+//! What is mapped of it is in its object's page cache. Who else uses it, as an X server does, then has sixteen pages mapped by
+//! a fault (fault-around), where one that was only brought to the swap cache takes a fault of its own.
+
+use crate::members::Member;
+use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::identity::Instance;
+use prepage_kernel::cachestat::{CacheStat, cachestat};
+use prepage_kernel::maps::Mapping;
+use prepage_kernel::page::page_size;
+use prepage_kernel::procmap;
+use std::fs::File;
+use std::os::fd::AsFd;
+
+/// What processes share, as one thread asks for it: the mapping that was asked last is kept, and what it is of is kept open.
+#[derive(Debug, Default)]
+pub struct SharedMemory {
+    last: Option<Mapped>,
+}
+
+/// What a process maps.
+#[derive(Debug)]
+struct Mapped {
+    instance: Instance,
+    mapping: Mapping,
+    /// Where it is shared memory.
+    object: Option<File>,
+}
+
+impl SharedMemory {
+    /// Those of a process's pages that are shared memory and swapped out; what an object has no page for is not among them. None
+    /// where the kernel does not say it (before 6.5), and none where not all of the pages are of one mapping.
+    pub fn swapped_out(&mut self, member: &Member, pages: Extent) -> ExtentSet {
+        if !self
+            .last
+            .as_ref()
+            .is_some_and(|last| last.has(member, pages))
+        {
+            self.last = Mapped::at(member, pages.start);
+        }
+        let last = self.last.as_ref().filter(|last| last.has(member, pages));
+        let count = |pages| last.and_then(|last| last.count(pages)).unwrap_or_default();
+        pages.counted(&|pages| count(pages).evicted)
+    }
+}
+
+impl Mapped {
+    fn at(member: &Member, page: u64) -> Option<Self> {
+        let pid = member.instance.pid;
+        let mappings = procmap::mappings_of(pid, std::iter::once(page..page + 1)).ok()?;
+        let mut mappings = mappings.into_iter();
+        let mapping = mappings.find(|mapping| mapping.pages().contains(&page))?;
+        let is_shared = mapping.shared && mapping.is_shmem();
+        let opened = is_shared.then(|| mapping.open_shmem(pid).ok());
+        // A process of the same pid may have taken its place.
+        let object = opened.flatten().filter(|_| member.pagemap.is_of_living());
+        Some(Self {
+            instance: member.instance,
+            mapping,
+            object,
+        })
+    }
+
+    fn has(&self, member: &Member, pages: Extent) -> bool {
+        let own = self.mapping.pages();
+        self.instance == member.instance && own.start <= pages.start && pages.end() <= own.end
+    }
+
+    fn count(&self, pages: Extent) -> Option<CacheStat> {
+        let object = self.object.as_ref()?;
+        let start = self.mapping.page_of_file(pages.start) * page_size();
+        let len = pages.len * page_size();
+        cachestat(object.as_fd(), start, len).ok()
+    }
+}
