@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::fetch::cores::Cores;
 use crate::fetch::job::Job;
 use crate::fetch::pool::Pool;
+use crate::fetch::shared::swapped_out_of;
 use crate::fetch::swap_layout::SwapLayout;
 use crate::members::Member;
 use crate::params::FetchParams;
@@ -17,11 +18,11 @@ use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_kernel::cgroup::Cgroup;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::maps;
+use prepage_kernel::maps::{self, SharedObject};
 use prepage_kernel::meminfo::Meminfo;
 use prepage_kernel::page::page_size;
 use prepage_kernel::pagemap::Categories;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -187,11 +188,12 @@ impl Restore {
 
 /// A plan of all that is swapped out, what is planned first, and the number of its anonymous pages.
 fn whole(task: &Task) -> (Plan, u64) {
+    let mut shared = Shared::new();
     let of_member = |member: &Arc<Member>| {
         let planned = task.plan.anon.iter();
         let planned = planned.filter(|(instance, _)| *instance == member.instance);
         let planned: Vec<ExtentSet> = planned.map(|(_, targets)| targets.all()).collect();
-        let targets = targets(&swapped_out(member), planned.first());
+        let targets = targets(&swapped_out(member, &mut shared), planned.first());
         (member.instance, targets)
     };
     let anon: Vec<_> = task.members.iter().map(of_member).collect();
@@ -203,19 +205,30 @@ fn whole(task: &Task) -> (Plan, u64) {
     (plan, out_pages)
 }
 
-/// Empty where its page table is not to be read any more.
-fn swapped_out(member: &Member) -> ExtentSet {
+/// What is out of shared memory, page by page of its object, and some process brings back.
+type Shared = HashMap<SharedObject, ExtentSet>;
+
+/// What a process has out and, of what it shares, none before it brings back. Empty where its page table is not to be read any
+/// more.
+fn swapped_out(member: &Member, shared: &mut Shared) -> ExtentSet {
     let (swapped, none) = (Categories::SWAPPED, Categories::NONE);
     let mut regions = Vec::new();
+    let mut out = Vec::new();
     for mapping in maps::read(member.instance.pid).unwrap_or_default() {
         // Of one that is no memory, as the vsyscall page, nothing is told.
         let pages = mapping.pages();
         let _ = member.pagemap.scan(pages, swapped, none, &mut regions);
+        if let Some(object) = mapping.shared_object() {
+            let told = shared.entry(object).or_default();
+            let new = swapped_out_of(member, &mapping).difference(told);
+            let pages = new.extents().iter();
+            out.extend(pages.map(|pages| Extent::new(mapping.page_at(pages.start), pages.len)));
+            *told = told.union(&new);
+        }
     }
-    let extents = regions.into_iter().map(|region| region.pages);
-    extents
-        .map(|pages| Extent::between(pages.start, pages.end))
-        .collect()
+    let private = regions.into_iter().map(|region| region.pages);
+    let private = private.map(|pages| Extent::between(pages.start, pages.end));
+    private.chain(out).collect()
 }
 
 fn targets(out: &ExtentSet, planned: Option<&ExtentSet>) -> AnonTargets {

@@ -10,6 +10,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+/// An object of shared memory: device, inode number, and name, since different kinds of it have inode numbers of their own on one
+/// device.
+pub type SharedObject = ((u32, u32), u64, Option<PathBuf>);
+
 /// `statfs` magic of shared memory's file system (linux/magic.h).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
@@ -68,6 +72,17 @@ impl Mapping {
             let path = path.as_os_str().as_bytes();
             NAMES.iter().any(|name| path.starts_with(name))
         })
+    }
+
+    /// The page number at which the mapping has a page of the file, one of those that it maps.
+    pub fn page_at(&self, page_of_file: u64) -> u64 {
+        page_of_file - self.first_page() + self.pages().start
+    }
+
+    /// What it shares: `None` where it is private, or not of shared memory (see [`Self::is_shmem`]).
+    pub fn shared_object(&self) -> Option<SharedObject> {
+        let object = || (self.dev, self.inode, self.path.clone());
+        (self.shared && self.is_shmem()).then(object)
     }
 
     /// Where what it is of can be opened, whether it has a name or not: a link in /proc/PID/map_files. To follow it takes

@@ -10,5 +10,5 @@ mod headroom;
 pub mod heart;
 pub mod job;
 pub mod pool;
-mod shared;
+pub mod shared;
 pub mod swap_layout;

@@ -40,31 +40,48 @@ impl SharedMemory {
             self.last = Mapped::at(member, pages.start);
         }
         let last = self.last.as_ref().filter(|last| last.has(member, pages));
-        let count = |pages| last.and_then(|last| last.count(pages)).unwrap_or_default();
-        pages.counted(&|pages| count(pages).evicted)
+        last.map_or_else(ExtentSet::new, |last| last.swapped_out(pages))
     }
+}
+
+/// The pages of the object that a process maps here, where it is shared memory, which are swapped out. None where the kernel does not
+/// say it (before 6.5).
+pub fn swapped_out_of(member: &Member, mapping: &Mapping) -> ExtentSet {
+    let mapped = Mapped::of(member, mapping.clone());
+    let own = mapping.pages();
+    let out = mapped.swapped_out(Extent::between(own.start, own.end));
+    let pages = out.extents().iter();
+    let pages = pages.map(|pages| Extent::new(mapping.page_of_file(pages.start), pages.len));
+    pages.collect()
 }
 
 impl Mapped {
     fn at(member: &Member, page: u64) -> Option<Self> {
-        let pid = member.instance.pid;
-        let mappings = procmap::mappings_of(pid, std::iter::once(page..page + 1)).ok()?;
+        let asked = std::iter::once(page..page + 1);
+        let mappings = procmap::mappings_of(member.instance.pid, asked).ok()?;
         let mut mappings = mappings.into_iter();
         let mapping = mappings.find(|mapping| mapping.pages().contains(&page))?;
-        let is_shared = mapping.shared && mapping.is_shmem();
-        let opened = is_shared.then(|| mapping.open_shmem(pid).ok());
-        // A process of the same pid may have taken its place.
-        let object = opened.flatten().filter(|_| member.pagemap.is_of_living());
-        Some(Self {
+        Some(Self::of(member, mapping))
+    }
+
+    fn of(member: &Member, mapping: Mapping) -> Self {
+        let open = |_| mapping.open_shmem(member.instance.pid).ok();
+        let object = mapping.shared_object().and_then(open);
+        Self {
             instance: member.instance,
+            // A process of the same pid may have taken its place.
+            object: object.filter(|_| member.pagemap.is_of_living()),
             mapping,
-            object,
-        })
+        }
     }
 
     fn has(&self, member: &Member, pages: Extent) -> bool {
         let own = self.mapping.pages();
         self.instance == member.instance && own.start <= pages.start && pages.end() <= own.end
+    }
+
+    fn swapped_out(&self, pages: Extent) -> ExtentSet {
+        pages.counted(&|pages| self.count(pages).map_or(0, |counted| counted.evicted))
     }
 
     fn count(&self, pages: Extent) -> Option<CacheStat> {

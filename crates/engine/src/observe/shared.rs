@@ -12,18 +12,14 @@ use crate::observe::faults::FaultBuffer;
 use crate::observe::file_pages::cached_count;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::machine::Nanos;
-use prepage_kernel::maps::{self, Mapping};
+use prepage_kernel::maps::{self, Mapping, SharedObject};
 use prepage_kernel::procmap;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One object of shared memory. Different kinds of it have inode numbers of their own on one device.
-type Object = ((u32, u32), u64, Option<PathBuf>);
-
 /// Pages of objects that were demanded, and when.
-type Demanded = HashMap<Object, Vec<(u64, Nanos)>>;
+type Demanded = HashMap<SharedObject, Vec<(u64, Nanos)>>;
 
 /// Takes the faults of others on memory that one of these processes maps as well for its own: the first of them's that does.
 /// The rest of the others' faults is forgotten.
@@ -48,9 +44,9 @@ pub fn take_over(members: &[Arc<Member>], faults: &mut FaultBuffer) {
     }
 }
 
-fn objects(mappings: &[Mapping]) -> impl Iterator<Item = (Object, &Mapping)> {
-    let shared = mappings.iter().filter(|m| m.shared && m.is_shmem());
-    shared.map(|m| ((m.dev, m.inode, m.path.clone()), m))
+fn objects(mappings: &[Mapping]) -> impl Iterator<Item = (SharedObject, &Mapping)> {
+    let object = |mapping| Some((Mapping::shared_object(mapping)?, mapping));
+    mappings.iter().filter_map(object)
 }
 
 /// Adds those of a process's pages that are of shared memory, as pages of the object.
@@ -77,7 +73,7 @@ fn find_demanded(demanded: &mut Demanded, mappings: &[Mapping]) -> Vec<(u64, Nan
         let (own, first) = (mapping.pages(), mapping.first_page());
         let held = first..first + own.end - own.start;
         let taken = pages.extract_if(.., |(page, _)| held.contains(page));
-        found.extend(taken.map(|(page, at)| (page - first + own.start, at)));
+        found.extend(taken.map(|(page, at)| (mapping.page_at(page), at)));
         if pages.is_empty() {
             demanded.remove(&object);
         }

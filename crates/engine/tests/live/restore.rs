@@ -1,10 +1,11 @@
 //! Bringing back all of an application ahead of need.
 
-use crate::rig::{Rig, params};
+use crate::rig::{Rig, demand_faults, params};
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
-use prepage_engine::{EngineParams, Restored};
+use prepage_engine::{EngineParams, Executor, Members, Restored};
 use prepage_kernel::cgroup::FreezerState;
+use prepage_kernel::maps;
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::group::{Group, v1, v2};
@@ -49,6 +50,32 @@ fn all_that_is_out_comes_back() {
     child.swap_out();
     all_comes_back_to(&child);
     child.tell_pages("verify", 0..PAGES);
+}
+
+#[test]
+fn what_its_processes_share_comes_back_once() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(16);
+    let mut other = Child::spawn(16);
+    let pages = child.map("memfd", PAGES);
+    let mappings = maps::read(child.pid()).expect("maps");
+    let mapping = mappings.iter().find(|m| m.pages() == pages);
+    let path = mapping.expect("its mapping").object_path(child.pid());
+    let theirs = other.tell_file("mapfile", &path, 0, PAGES);
+    other.tell_at("discard", theirs.clone());
+    child.swap_out_at(&pages);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let both = [&child, &other].map(|child| Members::Tree(child.pid()));
+    rig.engine.follow(&rig.app, &both);
+    rig.take_events();
+    let restored = restore(&mut rig, &Plan::default());
+    assert!(restored.out_pages >= PAGES, "{restored:?}");
+    assert!(restored.back_pages >= PAGES, "{restored:?}");
+    assert!(restored.back_pages < PAGES * 9 / 8, "{restored:?}");
+    let before = demand_faults(&other);
+    other.tell_at("read", theirs);
+    assert_eq!(demand_faults(&other), before);
+    child.tell_at("verify", pages);
 }
 
 #[test]
