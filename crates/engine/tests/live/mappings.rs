@@ -23,6 +23,16 @@ fn present(child: &Child, pages: &Range<u64>) -> u64 {
 #[test]
 fn private_and_shared_memory_that_is_swapped_out_is_fetched() {
     let _machine = Machine::with_swap();
+    each_kind_is_fetched();
+}
+
+#[test]
+fn so_it_is_from_a_disk() {
+    let (_machine, _file) = Machine::with_file_before_zram(64 << 10);
+    each_kind_is_fetched();
+}
+
+fn each_kind_is_fetched() {
     let mut child = Child::spawn(PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     // The page table shows nothing of the last two that are swapped out.
