@@ -85,7 +85,7 @@ pub fn observe(question: Question<'_>) -> Answer {
     let anonymous = table.private.union(&table.swapped).union(&shmem);
     let faulted = faulted.intersection(&anonymous);
 
-    // What was read of shared memory shows as little as what was mapped.
+    // Shared memory that was not watched was mapped, and shows nothing.
     let watched = planned.watch().difference(waited_on);
     let watched = watched.union(&shmem.intersection(empty));
     let present = table.private.union(&table.shared).union(&used_by_others);
