@@ -18,7 +18,7 @@ use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_kernel::cgroup::Cgroup;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::maps::{self, SharedObject};
+use prepage_kernel::maps::{self, Mapping, SharedObject};
 use prepage_kernel::meminfo::Meminfo;
 use prepage_kernel::page::page_size;
 use prepage_kernel::pagemap::Categories;
@@ -188,12 +188,12 @@ impl Restore {
 
 /// A plan of all that is swapped out, what is planned first, and the number of its anonymous pages.
 fn whole(task: &Task) -> (Plan, u64) {
-    let mut shared = Shared::new();
+    let mut asked = Asked::new();
     let of_member = |member: &Arc<Member>| {
         let planned = task.plan.anon.iter();
         let planned = planned.filter(|(instance, _)| *instance == member.instance);
         let planned: Vec<ExtentSet> = planned.map(|(_, targets)| targets.all()).collect();
-        let targets = targets(&swapped_out(member, &mut shared), planned.first());
+        let targets = targets(&swapped_out(member, &mut asked), planned.first());
         (member.instance, targets)
     };
     let anon: Vec<_> = task.members.iter().map(of_member).collect();
@@ -205,12 +205,12 @@ fn whole(task: &Task) -> (Plan, u64) {
     (plan, out_pages)
 }
 
-/// What is out of shared memory, page by page of its object, and some process brings back.
-type Shared = HashMap<SharedObject, ExtentSet>;
+/// The pages of shared objects that a process was asked about, which brings back what is out of them.
+type Asked = HashMap<SharedObject, ExtentSet>;
 
-/// What a process has out and, of what it shares, none before it brings back. Empty where its page table is not to be read any
+/// What a process has out and, of what it shares, none before it was asked about. Empty where its page table is not to be read any
 /// more.
-fn swapped_out(member: &Member, shared: &mut Shared) -> ExtentSet {
+fn swapped_out(member: &Member, asked: &mut Asked) -> ExtentSet {
     let (swapped, none) = (Categories::SWAPPED, Categories::NONE);
     let mut regions = Vec::new();
     let mut out = Vec::new();
@@ -219,16 +219,31 @@ fn swapped_out(member: &Member, shared: &mut Shared) -> ExtentSet {
         let pages = mapping.pages();
         let _ = member.pagemap.scan(pages, swapped, none, &mut regions);
         if let Some(object) = mapping.shared_object() {
-            let told = shared.entry(object).or_default();
-            let new = swapped_out_of(member, &mapping).difference(told);
-            let pages = new.extents().iter();
-            out.extend(pages.map(|pages| Extent::new(mapping.page_at(pages.start), pages.len)));
-            *told = told.union(&new);
+            let asked = asked.entry(object).or_default();
+            out.extend(swapped_out_shared(member, &mapping, asked));
         }
     }
     let private = regions.into_iter().map(|region| region.pages);
     let private = private.map(|pages| Extent::between(pages.start, pages.end));
     private.chain(out).collect()
+}
+
+/// What is out of a shared object that a process maps here, but for the pages asked about before.
+fn swapped_out_shared(member: &Member, mapping: &Mapping, asked: &mut ExtentSet) -> Vec<Extent> {
+    let held = mapping.pages_of_file();
+    let held = ExtentSet::from(vec![Extent::between(held.start, held.end)]);
+    let new = held.difference(asked);
+    if new.is_empty() {
+        return Vec::new();
+    }
+    let new = new.extents().iter();
+    let new = new.map(|pages| Extent::new(mapping.page_at(pages.start), pages.len));
+    // Where this process is gone, the next one is asked.
+    let Some(out) = swapped_out_of(member, mapping, new) else {
+        return Vec::new();
+    };
+    *asked = asked.union(&held);
+    out.into()
 }
 
 fn targets(out: &ExtentSet, planned: Option<&ExtentSet>) -> AnonTargets {

@@ -1,12 +1,12 @@
 //! /proc/PID/maps: the mappings of a process.
 
 use crate::error::{Error, Result};
+use crate::open::reopen;
 use crate::text;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -59,9 +59,20 @@ impl Mapping {
         self.offset / crate::page::page_size()
     }
 
+    /// The pages of the file that it maps. Meaningless without a file.
+    pub fn pages_of_file(&self) -> std::ops::Range<u64> {
+        let (first, own) = (self.first_page(), self.pages());
+        first..first + (own.end - own.start)
+    }
+
     /// The page of the file that is mapped at page number `page`, one of the mapping's. Meaningless without a file.
     pub fn page_of_file(&self, page: u64) -> u64 {
         page - self.pages().start + self.first_page()
+    }
+
+    /// The page number at which the mapping has a page of the file, one of those that it maps.
+    pub fn page_at(&self, page_of_file: u64) -> u64 {
+        page_of_file - self.first_page() + self.pages().start
     }
 
     /// Whether it is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared anonymous
@@ -72,11 +83,6 @@ impl Mapping {
             let path = path.as_os_str().as_bytes();
             NAMES.iter().any(|name| path.starts_with(name))
         })
-    }
-
-    /// The page number at which the mapping has a page of the file, one of those that it maps.
-    pub fn page_at(&self, page_of_file: u64) -> u64 {
-        page_of_file - self.first_page() + self.pages().start
     }
 
     /// What it shares: `None` where it is private, or not of shared memory (see [`Self::is_shmem`]).
@@ -104,8 +110,7 @@ impl Mapping {
         if fs.f_type as u64 != TMPFS_MAGIC {
             return Err(failed(Errno::INVAL));
         }
-        let link = format!("/proc/self/fd/{}", place.as_raw_fd());
-        let opened = rustix::fs::open(link, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let opened = reopen(&place, OFlags::empty());
         opened.map(File::from).map_err(failed)
     }
 }

@@ -193,7 +193,7 @@ fn path_handle(
 }
 
 /// Opens for reading what an O_PATH handle holds. Our own /proc/self/fd is usable under any fsuid.
-fn reopen(handle: &OwnedFd, more: OFlags) -> std::result::Result<OwnedFd, Errno> {
+pub(crate) fn reopen(handle: &OwnedFd, more: OFlags) -> std::result::Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
     match rustix::fs::open(path.as_str(), flags | OFlags::NOATIME, Mode::empty()) {

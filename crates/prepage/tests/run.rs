@@ -927,7 +927,6 @@ fn a_prefetch_that_is_waited_for_longer_than_a_second_says_so() {
     assert_eq!(said("together", Duration::from_millis(1_200)), "");
 }
 
-/// The launches that a service has seen the end of.
 /// Launches until the service has seen the end of so many.
 fn launch_until_seen(service: &Service, number: usize, launch: impl Fn()) {
     launch();

@@ -26,7 +26,7 @@ use std::ops::Range;
 type Pages = Vec<(usize, Extent)>;
 
 /// Pages of one process, of some pieces of the plan, that were not mapped when they were looked at.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Absent {
     member: usize,
     /// To be mapped.
@@ -49,14 +49,8 @@ struct Absent {
 impl Absent {
     /// Whether all pages were mapped.
     fn is_none(&self) -> bool {
-        let Self {
-            map,
-            watch,
-            shared,
-            empty,
-            ..
-        } = self;
-        [map, watch, shared, empty].iter().all(|of| of.is_empty())
+        let all = [&self.map, &self.watch, &self.shared, &self.empty];
+        all.iter().all(|pages| pages.is_empty())
     }
 }
 
@@ -278,13 +272,7 @@ impl Worker<'_> {
         if all.last().is_none_or(|last| last.member != piece.member) {
             all.push(Absent {
                 member: piece.member,
-                map: Vec::new(),
-                watch: Vec::new(),
-                on_disk: Vec::new(),
-                shared: Vec::new(),
-                empty: Vec::new(),
-                holes: Vec::new(),
-                last_on_disk: None,
+                ..Absent::default()
             });
         }
         let Some(absent) = all.last_mut() else {

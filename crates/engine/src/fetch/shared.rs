@@ -6,7 +6,7 @@
 use crate::members::Member;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::Instance;
-use prepage_kernel::cachestat::{CacheStat, cachestat};
+use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::maps::Mapping;
 use prepage_kernel::page::page_size;
 use prepage_kernel::procmap;
@@ -44,15 +44,17 @@ impl SharedMemory {
     }
 }
 
-/// The pages of the object that a process maps here, where it is shared memory, which are swapped out. None where the kernel does not
-/// say it (before 6.5).
-pub fn swapped_out_of(member: &Member, mapping: &Mapping) -> ExtentSet {
+/// Those of these pages of a process, all of one mapping, that are swapped out: none before 6.5. `None` where that is no shared
+/// memory, or cannot be asked any more.
+pub fn swapped_out_of(
+    member: &Member,
+    mapping: &Mapping,
+    pages: impl Iterator<Item = Extent>,
+) -> Option<ExtentSet> {
     let mapped = Mapped::of(member, mapping.clone());
-    let own = mapping.pages();
-    let out = mapped.swapped_out(Extent::between(own.start, own.end));
-    let pages = out.extents().iter();
-    let pages = pages.map(|pages| Extent::new(mapping.page_of_file(pages.start), pages.len));
-    pages.collect()
+    mapped.object.as_ref()?;
+    let out = pages.flat_map(|pages| Vec::from(mapped.swapped_out(pages)));
+    Some(out.collect())
 }
 
 impl Mapped {
@@ -81,13 +83,13 @@ impl Mapped {
     }
 
     fn swapped_out(&self, pages: Extent) -> ExtentSet {
-        pages.counted(&|pages| self.count(pages).map_or(0, |counted| counted.evicted))
+        pages.counted(&|pages| self.count_out(pages).unwrap_or(0))
     }
 
-    fn count(&self, pages: Extent) -> Option<CacheStat> {
+    fn count_out(&self, pages: Extent) -> Option<u64> {
         let object = self.object.as_ref()?;
         let start = self.mapping.page_of_file(pages.start) * page_size();
-        let len = pages.len * page_size();
-        cachestat(object.as_fd(), start, len).ok()
+        let counted = cachestat(object.as_fd(), start, pages.len * page_size());
+        counted.ok().map(|counted| counted.evicted)
     }
 }

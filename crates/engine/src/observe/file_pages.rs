@@ -122,13 +122,15 @@ pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<In
             if !wanted.contains(&key) {
                 continue;
             }
-            let pages = mapping.pages();
-            let first = mapping.first_page();
-            let whole = Extent::new(first, pages.end - pages.start);
+            let whole = mapping.pages_of_file();
+            let whole = Extent::between(whole.start, whole.end);
             let mut entries = vec![PageEntry::default(); whole.len as usize];
-            let read = member.pagemap.read(pages.start, &mut entries).unwrap_or(0);
+            let read = member.pagemap.read(mapping.pages().start, &mut entries);
+            let read = read.unwrap_or(0);
             let is_there = |e: &PageEntry| e.present() && e.file_or_shared();
-            let there = (first..).zip(&entries[..read]).filter(|(_, e)| is_there(e));
+            let there = (whole.start..)
+                .zip(&entries[..read])
+                .filter(|(_, e)| is_there(e));
             let there = ExtentSet::from_pages(there.map(|(page, _)| page).collect());
             let file = files.entry(key).or_default();
             file.present = file.present.union(&there);

@@ -70,8 +70,7 @@ fn find_demanded(demanded: &mut Demanded, mappings: &[Mapping]) -> Vec<(u64, Nan
         let Some(pages) = demanded.get_mut(&object) else {
             continue;
         };
-        let (own, first) = (mapping.pages(), mapping.first_page());
-        let held = first..first + own.end - own.start;
+        let held = mapping.pages_of_file();
         let taken = pages.extract_if(.., |(page, _)| held.contains(page));
         found.extend(taken.map(|(page, at)| (mapping.page_at(page), at)));
         if pages.is_empty() {

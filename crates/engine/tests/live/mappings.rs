@@ -59,10 +59,9 @@ fn what_shared_memory_does_not_hold_is_not_made() {
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let pages = child.map("memfd", PAGES);
     child.swap_out_at(&pages);
-    let mappings = maps::read(child.pid()).expect("maps");
-    let mapping = mappings.iter().find(|m| m.pages() == pages);
-    let path = mapping.expect("its mapping").object_path(child.pid());
-    let object = File::options().write(true).open(path);
+    let object = File::options()
+        .write(true)
+        .open(child.object_path_at(&pages));
     let object = object.expect("open the object");
     // Every other page, and all of the second half.
     let odd = (0..PAGES / 2).filter(|page| page % 2 == 1);

@@ -5,7 +5,6 @@ use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members, Restored};
 use prepage_kernel::cgroup::FreezerState;
-use prepage_kernel::maps;
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::group::{Group, v1, v2};
@@ -58,9 +57,7 @@ fn what_its_processes_share_comes_back_once() {
     let mut child = Child::spawn(16);
     let mut other = Child::spawn(16);
     let pages = child.map("memfd", PAGES);
-    let mappings = maps::read(child.pid()).expect("maps");
-    let mapping = mappings.iter().find(|m| m.pages() == pages);
-    let path = mapping.expect("its mapping").object_path(child.pid());
+    let path = child.object_path_at(&pages);
     let theirs = other.tell_file("mapfile", &path, 0, PAGES);
     other.tell_at("discard", theirs.clone());
     child.swap_out_at(&pages);

@@ -2,22 +2,11 @@
 
 use crate::rig::{Rig, demand_faults, params};
 use prepage_engine::EngineParams;
+use prepage_kernel::process;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::Machine;
-use prepage_kernel::{maps, process};
-use std::ops::Range;
-use std::path::PathBuf;
 
 const PAGES: u64 = 512;
-
-/// What the application maps there, for others to open.
-fn object(app: &Child, pages: &Range<u64>) -> PathBuf {
-    let mappings = maps::read(app.pid()).expect("maps");
-    let mapping = mappings.iter().find(|m| m.pages() == *pages);
-    mapping
-        .expect("a mapping of its own")
-        .object_path(app.pid())
-}
 
 #[test]
 fn what_another_process_demands_of_it_is_fetched_for_that() {
@@ -31,7 +20,7 @@ fn what_another_process_demands_of_it_is_fetched_for_that() {
         params.anon.observe_interval_max = 1;
         let mut rig = Rig::new(&app, &EngineParams::default(), params);
         app.swap_out_at(&pages);
-        let path = object(&app, &pages);
+        let path = app.object_path_at(&pages);
         let mut theirs = 0..0;
         let record = rig.switch(|| theirs = server.tell_file("mapfile", &path, 0, PAGES));
         assert_eq!(record.void, None, "{kind}: {record:?}");
@@ -65,7 +54,7 @@ fn what_another_process_demands_of_it_is_mapped_for_that() {
     let mut server = Child::spawn(16);
     let mut rig = Rig::new(&app, &EngineParams::default(), params());
     app.swap_out_at(&pages);
-    let path = object(&app, &pages);
+    let path = app.object_path_at(&pages);
     let mut theirs = 0..0;
     rig.switch(|| theirs = server.tell_file("mapfile", &path, 0, PAGES));
     let faults = |server: &Child| {

@@ -9,12 +9,13 @@ mod userfault;
 pub use role::play_role;
 
 use crate::cgroup::Cgroup;
+use crate::maps::{self, Mapping};
 use crate::pagemap::PageEntry;
 use crate::process_madvise::{self, Advice};
 use crate::{Process, sched};
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 /// A child with `pages` pages of private anonymous memory, all written.
@@ -179,6 +180,18 @@ impl Child {
 
     pub fn entry(&self, index: u64) -> PageEntry {
         self.entries()[index as usize]
+    }
+
+    /// Its mapping of exactly these pages.
+    pub fn mapping_at(&self, pages: &Range<u64>) -> Option<Mapping> {
+        let mappings = maps::read(self.pid()).expect("maps");
+        mappings.into_iter().find(|m| m.pages() == *pages)
+    }
+
+    /// Where what it maps there can be opened.
+    pub fn object_path_at(&self, pages: &Range<u64>) -> PathBuf {
+        let mapping = self.mapping_at(pages).expect("a mapping of its own");
+        mapping.object_path(self.pid())
     }
 
     /// Swaps the whole region out, whatever it takes.

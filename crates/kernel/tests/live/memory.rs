@@ -370,8 +370,7 @@ fn shared_memory_alone_is_opened_as_such() {
     let mut child = Child::spawn(16);
     for (kind, is_shared) in [("memfd", true), ("shared", true), ("private", false)] {
         let pages = child.map(kind, 4);
-        let mappings = maps::read(child.pid()).expect("maps");
-        let mapping = mappings.iter().find(|m| m.pages() == pages);
+        let mapping = child.mapping_at(&pages);
         let opened = mapping.map(|mapping| mapping.open_shmem(child.pid()).is_ok());
         assert_eq!(opened.unwrap_or(false), is_shared, "{kind}");
     }

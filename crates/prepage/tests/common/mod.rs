@@ -275,6 +275,7 @@ impl Service {
         self.stats("switches")
     }
 
+    /// The launches that it has seen the end of.
     pub fn launches(&self) -> Vec<serde_json::Value> {
         self.stats("launches")
     }
