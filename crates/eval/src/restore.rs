@@ -6,6 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::group;
 use crate::sysfs;
 use prepage_kernel::signals::SignalFd;
+use prepage_kernel::swaps;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -152,10 +153,7 @@ fn carry_out(undo: &Undo) -> Result<()> {
 
 fn take_swap_file_down(path: &Path) -> Result<()> {
     // The run may have ended before the file was swap, or was there at all.
-    let _ = Command::new("swapoff")
-        .arg(path)
-        .stderr(Stdio::null())
-        .status();
+    swaps::turn_off(path).context("turn off", path.display())?;
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(e).context("remove", path.display())
@@ -177,12 +175,8 @@ fn remove_directory(path: &PathBuf) -> Result<()> {
 }
 
 fn take_zram_down(name: &str, added: bool) -> Result<()> {
-    let device = format!("/dev/{name}");
     // The device may not have become swap if the run ended in between: then there is nothing to switch off.
-    let _ = Command::new("swapoff")
-        .arg(&device)
-        .stderr(Stdio::null())
-        .status();
+    swaps::turn_off(&Path::new("/dev").join(name)).context("turn off", name)?;
     write_patiently(&format!("/sys/block/{name}/reset"), "1")?;
     if added {
         let number = name.trim_start_matches("zram");

@@ -6,11 +6,12 @@ use crate::page::page_size;
 use crate::pagemap::PageEntry;
 use crate::process::{Process, own_pid};
 use crate::process_madvise;
+use crate::sched::sleep_us;
 use crate::text;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a swap area lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,33 @@ pub fn zswap_enabled() -> Result<bool> {
 /// vm.page-cluster: the binary logarithm of the pages that one swap-in reads ahead.
 pub fn page_cluster() -> Result<u32> {
     text::read_number("/proc/sys/vm/page-cluster")
+}
+
+/// Turns the swap on a device or in a file off, with all that it holds coming back to memory (swapoff(2), CAP_SYS_ADMIN). What
+/// is not swap, or is not there, is left as it is.
+///
+/// The kernel gives up with `ENOMEM`, whatever memory there is, where it comes upon a page that a fault is just taking out of the
+/// area (`unuse_pte_range`: the entry's last use is gone, the swap cache's hold on it is not yet), so it is asked again: of 400
+/// times that a process touched its swapped pages meanwhile, 18 failed at first (6.18). An `ENOMEM` that lasts is the error.
+pub fn turn_off(path: &Path) -> Result<()> {
+    const TRIES: u32 = 50;
+    let subject = || path.display().to_string();
+    let name = CString::new(path.as_os_str().as_bytes())
+        .map_err(|error| Error::new("swapoff", subject(), error))?;
+    let mut tries = 0;
+    loop {
+        // SAFETY: the kernel reads the string, which lives, up to its NUL.
+        if unsafe { libc::swapoff(name.as_ptr()) } == 0 {
+            return Ok(());
+        }
+        let error = Error::last("swapoff", subject());
+        tries += 1;
+        match error.errno() {
+            Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
+            Some(libc::ENOMEM) if tries < TRIES => sleep_us(10_000),
+            _ => return Err(error),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Machine {
             "this test turns swap off, and {used_kib} KiB in it do not fit in half of the {available_kib} KiB available"
         );
         for area in areas {
-            run("swapoff", &[&area.path.to_string_lossy()]);
+            swaps::turn_off(&area.path).expect("turn swap off");
             self.turned_off.push(area);
         }
     }
@@ -89,7 +89,7 @@ impl Drop for Machine {
             };
         }
         if let Some(own) = self.zram.take() {
-            run("swapoff", &[&own.path().to_string_lossy()]);
+            swaps::turn_off(&own.path()).expect("turn the test's swap off");
             own.reset();
         }
     }
@@ -192,7 +192,7 @@ impl SwapFile {
 
 impl Drop for SwapFile {
     fn drop(&mut self) {
-        let _ = Command::new("swapoff").arg(&self.path).status();
+        swaps::turn_off(&self.path).expect("turn the swap file off");
     }
 }
 
