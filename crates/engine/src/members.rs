@@ -24,6 +24,8 @@ pub struct Member {
     pub pagemap: Pagemap,
     /// Whose file-system rights it has.
     pub rights: Rights,
+    /// What tells its program from most others (see [`process::exec_generation`]).
+    generation: u64,
 }
 
 impl Member {
@@ -85,6 +87,8 @@ impl Followed {
 pub struct Roster {
     apps: BTreeMap<AppId, Followed>,
     by_pid: BTreeMap<i32, AppId>,
+    /// How many instances there have been.
+    instances: u64,
     /// The control group hierarchies that were mounted at the start.
     hierarchies: Vec<Hierarchy>,
 }
@@ -201,9 +205,10 @@ impl Roster {
                 continue;
             }
             // A process that vanished meanwhile, or that we may not look into, is none of ours.
-            let Ok(member) = open_member(pid) else {
+            let Ok(member) = open_member(pid, self.instances) else {
                 continue;
             };
+            self.instances += 1;
             events.push(Event::InstanceStarted {
                 app: app.clone(),
                 instance: member.instance,
@@ -220,13 +225,14 @@ impl Roster {
 fn is_same_instance(member: &Member) -> bool {
     member.process.is_alive()
         && member.pagemap.is_of_living()
-        && process::exec_generation(member.instance.pid).ok() == Some(member.instance.exec)
+        && process::exec_generation(member.instance.pid).ok() == Some(member.generation)
 }
 
-fn open_member(pid: i32) -> prepage_kernel::Result<Member> {
+/// `exec` is a number that no instance has had: the generation may be that of the program before.
+fn open_member(pid: i32, exec: u64) -> prepage_kernel::Result<Member> {
     let process = Process::open(pid)?;
     let status = process::status(pid)?;
-    let exec = process::exec_generation(pid)?;
+    let generation = process::exec_generation(pid)?;
     let pagemap = process.pagemap()?;
     Ok(Member {
         instance: Instance {
@@ -241,6 +247,7 @@ fn open_member(pid: i32) -> prepage_kernel::Result<Member> {
             gid: status.gid.file_system,
             groups: status.groups,
         },
+        generation,
     })
 }
 

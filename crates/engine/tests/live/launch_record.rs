@@ -428,9 +428,9 @@ fn block_requests_lead_back_to_files() {
 }
 
 #[test]
-fn ten_thousand_files_are_recorded_up_to_the_bound() {
+fn five_thousand_files_are_recorded_up_to_the_bound() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
-    for number in 0..10_000 {
+    for number in 0..5_000 {
         std::fs::write(directory.path(&format!("{number:05}")), b"x").expect("write");
     }
     let rig = LaunchRig::new();
@@ -438,12 +438,12 @@ fn ten_thousand_files_are_recorded_up_to_the_bound() {
     let held = HeldCommand::new(&["sh", "-c", r#"exec cat "$1"/*"#, "x", directory]);
     rig.begin(1, held.pid(), recorded());
     let (output, _) = held.run();
-    assert_eq!(output.len(), 10_000);
+    assert_eq!(output.len(), 5_000);
     let recording = rig.result().recording.expect("recorded");
     let seen = accesses(&recording, Path::new(directory));
     assert!((3_000..=4_096).contains(&seen.len()), "{}", seen.len());
     assert!(seen.is_sorted_by_key(|(name, ..)| name.clone()));
     let left_out = recording.files_left_out;
     let counted = recording.files.len() as u64 + left_out;
-    assert!(left_out > 5_000 && counted >= 10_000, "{left_out}");
+    assert!(left_out > 500 && counted >= 5_000, "{left_out}");
 }

@@ -15,11 +15,11 @@ use std::path::Path;
 
 const PAGES: u64 = 128;
 
-/// One thread that fetches a tenth of the pages and sleeps, again and again, for more than a second.
+/// One thread that fetches half of the pages and sleeps, long enough for what happens in the middle on a busy machine.
 fn slow() -> EngineParams {
     let mut engine = EngineParams::default();
     engine.fetch.anon_threads = 1;
-    (engine.fetch.pace_pages, engine.fetch.pace_us) = (16, 200_000);
+    (engine.fetch.pace_pages, engine.fetch.pace_us) = (PAGES / 2, 3_000_000);
     engine.observe.settle_ms = 5_000;
     engine
 }

@@ -15,6 +15,7 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::{own_root, stat_in_root};
 use prepage_kernel::support::Support;
 use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::eventually;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -91,13 +92,7 @@ impl Rig {
 
     /// Waits until it was fetched.
     pub fn wait_for_fetch(&mut self) {
-        for _ in 0..4_000 {
-            if !self.is_fetching() {
-                return;
-            }
-            prepage_kernel::sched::sleep_us(1_000);
-        }
-        panic!("the plan was not fetched within four seconds");
+        eventually("the plan was fetched", || !self.is_fetching());
     }
 
     /// Ends the switch and waits until it has been learned from.
@@ -105,15 +100,12 @@ impl Rig {
         let app = self.app.clone();
         let before = self.machine.records(&app).count();
         self.step(Event::End { app: app.clone() });
-        for _ in 0..400 {
+        eventually("the switch was observed", || {
             self.take_events();
-            if self.machine.records(&app).count() > before {
-                let record = self.machine.records(&app).last();
-                return record.expect("a record").clone();
-            }
-            prepage_kernel::sched::sleep_us(10_000);
-        }
-        panic!("the switch was not observed within four seconds");
+            self.machine.records(&app).count() > before
+        });
+        let record = self.machine.records(&app).last();
+        record.expect("a record").clone()
     }
 
     /// A whole switch in which the child does `work`.
