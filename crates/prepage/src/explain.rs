@@ -187,11 +187,8 @@ fn process_tables(model: &AppModel, plan: &Plan) -> Vec<ExplainedTable> {
         let instance: &prepage_core::identity::Instance = instance;
         table(format!("process {}", instance.pid), classes, calibration)
     };
-    model
-        .instances()
-        .map(of_instance)
-        .filter(|t| t.known_pages > 0)
-        .collect()
+    let tables = model.instances().map(of_instance);
+    most_planned_first(tables.filter(|t| t.known_pages > 0).collect())
 }
 
 fn file_tables(profile: &Profile, plan: &Plan) -> Vec<ExplainedTable> {
@@ -209,7 +206,10 @@ fn file_tables(profile: &Profile, plan: &Plan) -> Vec<ExplainedTable> {
         });
         table(file.path.to_string(), classes, &profile.file_calibration)
     };
-    let mut tables: Vec<ExplainedTable> = profile.files.iter().map(of_file).collect();
+    most_planned_first(profile.files.iter().map(of_file).collect())
+}
+
+fn most_planned_first(mut tables: Vec<ExplainedTable>) -> Vec<ExplainedTable> {
     tables.sort_by_key(|t| std::cmp::Reverse((t.planned_pages, t.known_pages)));
     tables
 }

@@ -4,11 +4,15 @@ use super::stats::records_table;
 use super::status::missing;
 use super::table::{columns, row};
 use super::{Context, Failure, launches};
-use crate::api::{AppParameters, ExplainReply, ExplainedTable};
+use crate::api::{AppParameters, ExplainReply, ExplainedClass, ExplainedTable};
 use prepage_core::outcome::SwitchRecord;
+use std::cmp::Reverse;
 
-/// Most files shown; `--json` has more.
-const FILES_SHOWN_MAX: usize = 10;
+/// Most processes shown, and files; `--json` has more.
+const TABLES_SHOWN_MAX: usize = 10;
+
+/// Most histories shown of each; `--json` has all.
+const CLASSES_SHOWN_MAX: usize = 8;
 
 /// `prepage explain`
 pub fn explain(context: &Context, app: String) -> Result<(), Failure> {
@@ -41,12 +45,8 @@ fn words(known: &ExplainReply) -> String {
             known.left_alone
         );
     }
-    text += &section("Anonymous pages", &known.processes, usize::MAX);
-    text += &section("File pages", &known.files, FILES_SHOWN_MAX);
-    let hidden = known.files.len().saturating_sub(FILES_SHOWN_MAX) as u64 + known.files_left_out;
-    if hidden > 0 {
-        text += &format!("and {hidden} more files\n");
-    }
+    text += &section("Anonymous pages", &known.processes, 0, "processes");
+    text += &section("File pages", &known.files, known.files_left_out, "files");
     if known.last.is_empty() {
         text += "\nNo switch is on record: the service keeps those since its start.\n";
     } else {
@@ -57,7 +57,7 @@ fn words(known: &ExplainReply) -> String {
     text + &launches::explained(&known.launch) + missing(known.missing)
 }
 
-fn section(title: &str, tables: &[ExplainedTable], shown_max: usize) -> String {
+fn section(title: &str, tables: &[ExplainedTable], left_out: u64, what: &str) -> String {
     if tables.is_empty() {
         return format!("\n{title}: none known\n");
     }
@@ -72,18 +72,115 @@ fn section(title: &str, tables: &[ExplainedTable], shown_max: usize) -> String {
         "probability",
         "fetched",
     ])];
-    for table in tables.iter().take(shown_max) {
-        for (at, class) in table.classes.iter().enumerate() {
-            rows.push(row([
-                if at == 0 { &table.of } else { "" },
-                &class.table,
-                &format!("[{}]", class.history),
-                &class.pages.to_string(),
-                &format!("{:.2}", class.probability),
-                &class.planned_pages.to_string(),
-            ]));
+    let shown = tables.iter().take(TABLES_SHOWN_MAX);
+    rows.extend(shown.flat_map(table_rows));
+    text += &columns(&rows);
+    let hidden = tables.len().saturating_sub(TABLES_SHOWN_MAX) as u64 + left_out;
+    if hidden > 0 {
+        text += &format!("and {hidden} more {what}\n");
+    }
+    text
+}
+
+/// The histories that most pages have, the likeliest first, and the others in one row.
+fn table_rows(table: &ExplainedTable) -> Vec<Vec<String>> {
+    let mut by_pages: Vec<usize> = (0..table.classes.len()).collect();
+    by_pages.sort_by_key(|&at| Reverse(table.classes[at].pages));
+    let others = by_pages.split_off(by_pages.len().min(CLASSES_SHOWN_MAX));
+    by_pages.sort();
+    let of = |at| if at == 0 { table.of.as_str() } else { "" };
+    let mut rows = Vec::new();
+    for class in by_pages.into_iter().map(|at| &table.classes[at]) {
+        rows.push(row([
+            of(rows.len()),
+            &class.table,
+            &format!("[{}]", class.history),
+            &class.pages.to_string(),
+            &format!("{:.2}", class.probability),
+            &class.planned_pages.to_string(),
+        ]));
+    }
+    if !others.is_empty() {
+        let sum = |count: fn(&ExplainedClass) -> u64| {
+            let counts = others.iter().map(|&at| count(&table.classes[at]));
+            counts.sum::<u64>().to_string()
+        };
+        rows.push(row([
+            "",
+            "",
+            &format!("{} more", others.len()),
+            &sum(|class| class.pages),
+            "",
+            &sum(|class| class.planned_pages),
+        ]));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(pages: u64, probability: f32) -> ExplainedClass {
+        ExplainedClass {
+            table: "target".into(),
+            history: "+-".into(),
+            pages,
+            probability,
+            planned_pages: pages / 2,
         }
     }
-    text += &columns(&rows);
-    text
+
+    fn table(of: &str, classes: Vec<ExplainedClass>) -> ExplainedTable {
+        let sum = |count: fn(&ExplainedClass) -> u64| classes.iter().map(count).sum();
+        ExplainedTable {
+            of: of.into(),
+            known_pages: sum(|class| class.pages),
+            planned_pages: sum(|class| class.planned_pages),
+            classes,
+        }
+    }
+
+    #[test]
+    fn histories_of_few_pages_share_a_row() {
+        let classes = |count: u32| {
+            (0..count)
+                .map(|at| class(u64::from(at) * 10, 0.5))
+                .collect()
+        };
+        let (few, many) = (table("a", classes(8)), table("b", classes(75)));
+        assert_eq!(table_rows(&few).len(), 8);
+        let rows = table_rows(&many);
+        assert_eq!(rows.len(), 9);
+        let pages: Vec<&str> = rows.iter().map(|row| &*row[3]).collect();
+        // Those of the most pages, in their order, and the sum of 0 to 660.
+        let most = ["670", "680", "690", "700", "710", "720", "730", "740"];
+        assert_eq!(pages[..8], most);
+        assert_eq!(
+            (pages[8], &*rows[8][2], &*rows[8][5]),
+            ("22110", "67 more", "11055")
+        );
+        assert_eq!((&*rows[0][0], &*rows[1][0]), ("b", ""));
+    }
+
+    #[test]
+    fn tables_beyond_those_shown_are_counted() {
+        let tables: Vec<_> = (0..12)
+            .map(|at| table(&format!("file {at}"), vec![class(2, 1.0)]))
+            .collect();
+        let text = section("File pages", &tables, 3, "files");
+        assert!(
+            text.contains("File pages: 24 known, 12 would be fetched"),
+            "{text}"
+        );
+        assert!(
+            text.contains("file 9") && !text.contains("file 10"),
+            "{text}"
+        );
+        assert!(text.ends_with("and 5 more files\n"), "{text}");
+        assert_eq!(
+            section("File pages", &[], 0, "files"),
+            "\nFile pages: none known\n"
+        );
+    }
 }
