@@ -4,6 +4,7 @@
 use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, params, plan_of_file};
 use prepage_core::extent::{Extent, ExtentSet};
+use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_engine::EngineParams;
 use prepage_kernel::page::page_size;
@@ -27,11 +28,14 @@ fn slow() -> EngineParams {
 /// A switch to a child whose region is planned and swapped out, of which the first pages are there.
 fn begin(child: &mut Child) -> Rig {
     let mut rig = Rig::new(child, &slow(), params());
+    // All is demanded, in the order of the addresses, in which it is fetched then.
+    rig.set_mode(Mode::Observe);
     for _ in 0..2 {
         child.swap_out();
         rig.switch(|| child.tell_pages("read", 0..PAGES));
     }
     child.swap_out();
+    rig.set_mode(Mode::Full);
     rig.begin();
     eventually("the fetch is under way", || present(child, 0..16) > 0);
     rig
