@@ -455,7 +455,7 @@ pub fn remarks(study: &Study) -> Vec<String> {
     let capped = [
         (
             study.unanswered,
-            "did not answer the key: name one that always changes it (--answer-key)",
+            "did not answer the key, or without one was not drawn again as it was: name a key that always changes it (--answer-key)",
         ),
         (study.restless, "did not come to rest"),
     ];
