@@ -89,6 +89,12 @@ impl Running {
         let lives = |pid: &i32| process::stat(*pid).is_ok_and(|stat| stat.state != 'Z');
         !self.group.pids().iter().any(lives)
     }
+
+    /// Says that it has ended, with its last words.
+    pub fn how_it_ended(&self, places: &Places) -> String {
+        let log = log_path(&places.disk, &log_name(&self.app, MEASURED));
+        with_last_words("it has ended", &log)
+    }
 }
 
 /// How an application was left.
@@ -260,8 +266,7 @@ impl Bench {
         }
         let name = running.app.name;
         let cause = if running.has_ended() {
-            let log = log_path(&self.ground.places.disk, &log_name(&running.app, MEASURED));
-            with_last_words("it has ended", &log)
+            running.how_it_ended(&self.ground.places)
         } else {
             "its window is gone: it shows another one (name what stays by --window-title)".into()
         };

@@ -12,7 +12,7 @@ use crate::display::other_window::OtherWindow;
 use crate::display::screen::Screen;
 use crate::display::session::Session;
 use crate::display::windows::Display;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ground::Ground;
 use crate::group::Group;
 use crate::launch::picture;
@@ -242,6 +242,10 @@ fn start_service(
     let config = config.unwrap_or_default();
     let service = Service::start(&directory, &ground.places, session, group, config, is_told)?;
     for app in apps {
+        if app.has_ended() {
+            let said = app.how_it_ended(&ground.places);
+            return Err(Error::new("launch", app.app.name, said));
+        }
         app.tracked_as = service.track(&app.group)?;
     }
     Ok(Some(service))
