@@ -2,7 +2,7 @@
 //! the fetch ends, and what it did is what is learned.
 
 use crate::cache::{cached, drop_cache};
-use crate::rig::{Rig, params, plan_of_file};
+use crate::rig::{Rig, params, plan_of_file, settle};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
@@ -38,6 +38,8 @@ fn begin(child: &mut Child) -> Rig {
     rig.set_mode(Mode::Full);
     rig.begin();
     eventually("the fetch is under way", || present(child, 0..16) > 0);
+    // It sleeps: what came between its first half's batches would end it without.
+    settle(child);
     rig
 }
 
