@@ -138,13 +138,13 @@ pub fn page_cluster() -> Result<u32> {
     text::read_number("/proc/sys/vm/page-cluster")
 }
 
-/// Turns the swap on a device or in a file off, with all that it holds coming back to memory (swapoff(2), CAP_SYS_ADMIN). What
-/// is not swap, or is not there, is left as it is.
+/// Turns the swap on a device or in a file off, with all that it holds coming back to memory (swapoff(2), CAP_SYS_ADMIN). Returns
+/// whether it was swap: what is not, or is not there, is left as it is.
 ///
 /// The kernel gives up with `ENOMEM`, whatever memory there is, where it comes upon a page that a fault is just taking out of the
 /// area (`unuse_pte_range`: the entry's last use is gone, the swap cache's hold on it is not yet), so it is asked again: of 400
 /// times that a process touched its swapped pages meanwhile, 18 failed at first (6.18). An `ENOMEM` that lasts is the error.
-pub fn turn_off(path: &Path) -> Result<()> {
+pub fn turn_off(path: &Path) -> Result<bool> {
     const TRIES: u32 = 50;
     let subject = || path.display().to_string();
     let name = CString::new(path.as_os_str().as_bytes())
@@ -153,12 +153,12 @@ pub fn turn_off(path: &Path) -> Result<()> {
     loop {
         // SAFETY: the kernel reads the string, which lives, up to its NUL.
         if unsafe { libc::swapoff(name.as_ptr()) } == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let error = Error::last("swapoff", subject());
         tries += 1;
         match error.errno() {
-            Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
+            Some(libc::EINVAL | libc::ENOENT) => return Ok(false),
             Some(libc::ENOMEM) if tries < TRIES => sleep_us(10_000),
             _ => return Err(error),
         }

@@ -1,29 +1,15 @@
 //! Pages that the application waits for while they are being fetched.
 
+use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, of_files, params};
 use prepage_core::outcome::Late;
 use prepage_core::params::Mode;
 use prepage_engine::EngineParams;
-use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::page::page_size;
-use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::path::Path;
-
-/// Drops what no process has mapped.
-fn drop_cache(path: &Path) {
-    let file = File::open(path).expect("open");
-    fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
-}
-
-fn is_cached(path: &Path, page: u64) -> bool {
-    let file = File::open(path).expect("open");
-    let stat = cachestat(file.as_fd(), page * page_size(), page_size());
-    stat.expect("these tests need cachestat (6.5)").cached == 1
-}
 
 /// A file that takes so long to read that it can be waited for, on any disk.
 const LARGE_FILE_PAGES: u64 = 32 << 10;
@@ -33,12 +19,16 @@ fn touch_in_flight(rig: &mut Rig, child: &mut Child, path: &Path, page: u64) -> 
     drop_cache(path);
     rig.begin();
     // In the page cache since its read was submitted, not since it was complete.
-    eventually("the page's read is submitted", || is_cached(path, page));
-    child.tell_file("mapfile", path, page, 1);
+    eventually("the page's read is submitted", || {
+        cached(path, page, 1) == 1
+    });
+    let mapped = child.tell_file("mapfile", path, page, 1);
     // The rest is used as well, when it is there: of a plan that is not used, nothing would be left for another try.
     std::io::copy(&mut File::open(path).expect("open"), &mut std::io::sink()).expect("read");
     child.tell_file("readfile", path, 0, LARGE_FILE_PAGES);
     let record = rig.end();
+    // What is mapped stays in the page cache.
+    child.tell_at("unmap", mapped);
     assert_eq!(record.void, None, "{record:?}");
     assert_eq!(
         (record.events_lost, record.anon.late),

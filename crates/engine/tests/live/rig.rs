@@ -154,15 +154,19 @@ impl Rig {
             known: Known::default(),
         };
         self.engine.perform(monotonic_ns(), collect);
-        for _ in 0..400 {
-            for event in self.engine.events() {
-                if let Event::Observed { observation, .. } = event {
-                    return *observation;
-                }
-            }
-            prepage_kernel::sched::sleep_us(10_000);
-        }
-        panic!("the switch was not observed within four seconds");
+        let mut observed = None;
+        eventually("the switch was observed", || {
+            observed = self
+                .engine
+                .events()
+                .into_iter()
+                .find_map(|event| match event {
+                    Event::Observed { observation, .. } => Some(*observation),
+                    _ => None,
+                });
+            observed.is_some()
+        });
+        observed.expect("an observation")
     }
 
     /// What was seen of the child's anonymous pages.

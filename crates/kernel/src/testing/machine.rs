@@ -66,7 +66,7 @@ impl Machine {
             "this test turns swap off, and {used_kib} KiB in it do not fit in half of the {available_kib} KiB available"
         );
         for area in areas {
-            swaps::turn_off(&area.path).expect("turn swap off");
+            turn_off(&area.path);
             self.turned_off.push(area);
         }
     }
@@ -89,7 +89,7 @@ impl Drop for Machine {
             };
         }
         if let Some(own) = self.zram.take() {
-            swaps::turn_off(&own.path()).expect("turn the test's swap off");
+            turn_off(&own.path());
             own.reset();
         }
     }
@@ -192,8 +192,14 @@ impl SwapFile {
 
 impl Drop for SwapFile {
     fn drop(&mut self) {
-        swaps::turn_off(&self.path).expect("turn the swap file off");
+        turn_off(&self.path);
     }
+}
+
+/// Turns off what has to be swap.
+fn turn_off(path: &Path) {
+    let was_swap = swaps::turn_off(path).expect("turn swap off");
+    assert!(was_swap, "{} is not swap", path.display());
 }
 
 /// Runs a program that has to succeed.
