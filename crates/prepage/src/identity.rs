@@ -355,7 +355,7 @@ pub fn may_be_one(child: &ProcessFacts, parent: &ProcessFacts) -> bool {
 }
 
 /// Programs that run others on behalf of a person: what they run is not part of them.
-const SESSION_PROGRAMS: [&str; 64] = [
+const SESSION_PROGRAMS: [&str; 60] = [
     "systemd",
     "init",
     "bash",
@@ -371,8 +371,7 @@ const SESSION_PROGRAMS: [&str; 64] = [
     "busybox",
     "login",
     "su",
-    "sudo",
-    "doas",
+    "runuser",
     "sshd",
     "sshd-session",
     "tmux",
@@ -392,8 +391,6 @@ const SESSION_PROGRAMS: [&str; 64] = [
     "wezterm-gui",
     "dbus-daemon",
     "dbus-broker",
-    "dbus-run-session",
-    "dbus-launch",
     "gnome-shell",
     "gnome-session-binary",
     "plasmashell",
@@ -419,15 +416,14 @@ const SESSION_PROGRAMS: [&str; 64] = [
     "lxpanel",
     "dmenu",
     "rofi",
-    "xvfb-run",
 ];
 
 /// Whether it is a program that a person uses to run others.
 pub fn is_session_program(process: &ProcessFacts) -> bool {
     let base = process.exe.as_deref().map(base_name).unwrap_or_default();
     // A shell that runs a script is that script's program.
-    let runs_script = is_shell(base) && script_of(process, base).is_some();
-    runs_others(base) && !runs_script
+    let script = is_shell(base).then(|| script_of(process, base)).flatten();
+    runs_others(script.as_deref().map_or(base, base_name))
 }
 
 /// Whether it is a shell, or another program that only runs others.

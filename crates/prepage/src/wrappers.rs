@@ -10,28 +10,118 @@ use std::os::unix::ffi::OsStrExt;
 /// value, and how many words of its own come before the command. None of them takes options after these.
 type Wrapper = (&'static str, &'static [u8], &'static [&'static str], usize);
 
-/// Those that run it where it was looked up. env(1) is one of them, with words of its own kind.
-const WRAPPERS: [Wrapper; 10] = [
+/// Those that run it where it was looked up. env(1) is one of them, with words of its own kind. Some are shell scripts.
+const WRAPPERS: [Wrapper; 24] = [
     (
         "chrt",
         b"DPT",
         &["--sched-deadline", "--sched-period", "--sched-runtime"],
         1,
     ),
+    ("dbus-launch", b"", &["--config-file"], 0),
+    (
+        "dbus-run-session",
+        b"",
+        &["--config-file", "--dbus-daemon"],
+        0,
+    ),
+    ("doas", b"Cu", &[], 0),
     ("firejail", b"", &[], 0),
+    ("gamemoderun", b"", &[], 0),
     (
         "ionice",
         b"cnPpu",
         &["--class", "--classdata", "--pgid", "--pid", "--uid"],
         0,
     ),
+    ("mangohud", b"", &[], 0),
     ("nice", b"n", &["--adjustment"], 0),
     ("nohup", b"", &[], 0),
+    (
+        "numactl",
+        b"CNPimpw",
+        &[
+            "--cpunodebind",
+            "--interleave",
+            "--membind",
+            "--physcpubind",
+            "--preferred",
+            "--preferred-many",
+            "--weighted-interleave",
+        ],
+        0,
+    ),
+    ("pkexec", b"", &["--user"], 0),
+    ("prime-run", b"", &[], 0),
+    ("prlimit", b"op", &["--output", "--pid"], 0),
+    (
+        "setpriv",
+        b"",
+        &[
+            "--ambient-caps",
+            "--apparmor-profile",
+            "--bounding-set",
+            "--egid",
+            "--euid",
+            "--groups",
+            "--inh-caps",
+            "--landlock-access",
+            "--landlock-rule",
+            "--pdeathsig",
+            "--ptracer",
+            "--regid",
+            "--reuid",
+            "--rgid",
+            "--ruid",
+            "--seccomp-filter",
+            "--securebits",
+            "--selinux-label",
+        ],
+        0,
+    ),
     ("setsid", b"", &[], 0),
     ("stdbuf", b"eio", &["--error", "--input", "--output"], 0),
+    (
+        "sudo",
+        b"CDRTUghprtu",
+        &[
+            "--chdir",
+            "--chroot",
+            "--close-from",
+            "--command-timeout",
+            "--group",
+            "--host",
+            "--other-user",
+            "--prompt",
+            "--role",
+            "--type",
+            "--user",
+        ],
+        0,
+    ),
+    (
+        "systemd-inhibit",
+        b"",
+        &["--mode", "--what", "--who", "--why"],
+        0,
+    ),
     ("taskset", b"", &[], 1),
     ("time", b"fo", &["--format", "--output"], 0),
     ("timeout", b"ks", &["--kill-after", "--signal"], 1),
+    ("torsocks", b"", &[], 0),
+    (
+        "xvfb-run",
+        b"efnpsw",
+        &[
+            "--auth-file",
+            "--error-file",
+            "--server-args",
+            "--server-num",
+            "--wait",
+            "--xauth-protocol",
+        ],
+        0,
+    ),
 ];
 
 const CHROOT: Wrapper = ("chroot", b"", &["--groups", "--userspec"], 1);
@@ -96,7 +186,17 @@ pub fn has_other_root(name: &str) -> bool {
 /// The words of the command that a wrapper of this name runs where it is itself. `words` begin with the wrapper.
 pub fn wrapped<'a, W: AsRef<OsStr>>(name: &str, words: &'a [W]) -> Option<&'a [W]> {
     let wrapper = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)?;
-    after_own(wrapper, words.get(1..)?)
+    let command = after_own(wrapper, words.get(1..)?)?;
+    // sudo(8) sets variables, as env(1) does.
+    let at = command.iter().position(|word| !is_assignment(word))?;
+    Some(&command[at..])
+}
+
+/// Whether it says what a variable is to be.
+fn is_assignment(word: &impl AsRef<OsStr>) -> bool {
+    let word = word.as_ref().as_bytes();
+    let name = word.split(|&b| b == b'=').next().unwrap_or_default();
+    name.len() < word.len() && !name.contains(&b'/')
 }
 
 /// What an application of a package system is known by, which this program runs in another root directory: how, and its name there.
@@ -192,6 +292,25 @@ mod tests {
             ("firejail --private --profile=/x gimp x", Some("gimp x")),
             ("firejail -- gimp", Some("gimp")),
             ("time -vf %e gimp", Some("gimp")),
+            ("sudo -nu x A=b C= gimp D=e", Some("gimp D=e")),
+            ("sudo --user x -- /opt/a=b/gimp", Some("/opt/a=b/gimp")),
+            ("sudo -i", None),
+            ("sudo A=b", None),
+            ("doas -u x gimp", Some("gimp")),
+            ("pkexec --user x gimp", Some("gimp")),
+            (
+                "setpriv --reuid 9 --regid=9 --init-groups gimp",
+                Some("gimp"),
+            ),
+            ("setpriv --dump", None),
+            ("dbus-run-session -- gimp", Some("gimp")),
+            ("dbus-launch --exit-with-session gimp", Some("gimp")),
+            ("numactl -C 0 -lm1 --preferred=0 gimp", Some("gimp")),
+            ("prlimit --nofile=99:99 gimp", Some("gimp")),
+            ("prlimit --pid 7", None),
+            ("systemd-inhibit --what idle --why=x gimp", Some("gimp")),
+            ("xvfb-run -a -s x --wait=1 gimp -s", Some("gimp -s")),
+            ("gamemoderun gimp", Some("gimp")),
             ("timeout 10", None),
             ("timeout", None),
             ("nice -n", None),

@@ -335,6 +335,13 @@ fn trees_reach_up_to_what_launched_them() {
         root(&[(9, 5, &["/opt/app"]), (8, 5, &["/usr/bin/timeout", "9"])]),
         9
     );
+    assert_eq!(
+        root(&[
+            (9, 5, &["/opt/app"]),
+            (8, 5, &["/bin/sh", "/usr/bin/xvfb-run", "-a", "app"])
+        ]),
+        9
+    );
     // Another session's program is not.
     assert_eq!(root(&[(9, 9, &["/opt/app"]), (8, 5, &["/opt/other"])]), 9);
     // Two scripts of one interpreter are two applications.

@@ -379,6 +379,8 @@ fn what_a_wrapper_runs_is_the_application() {
         "nice -n 1",
         "env A=b setsid -w",
         "stdbuf -o L",
+        "setpriv --clear-groups",
+        "prlimit --nofile=99",
     ] {
         let words = wrapper.split(' ').chain(["perl", "-e1"]);
         let words: Vec<&OsStr> = words.map(OsStr::new).collect();
@@ -1208,6 +1210,11 @@ fn the_service_sees_interactive_launches_and_no_others() {
         command.stdin(Stdio::null()).env(variable, ":77");
         common::application_by(&program, &mut command)
     };
+    // A script that only runs what it is told to, as the real one.
+    let wrapper = apps.path().join("gamemoderun");
+    std::fs::write(&wrapper, "#!/bin/sh\nexec \"$@\"\n").expect("written");
+    std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("executable");
+    let wrapper = wrapper.to_string_lossy();
     let typed = common::program(&apps, "typed");
     let mut terminal = Command::new("setsid");
     terminal.args(["script", "--quiet", "--command"]);
@@ -1232,6 +1239,7 @@ fn the_service_sees_interactive_launches_and_no_others() {
         launched("wayland", &[], "WAYLAND_DISPLAY"),
         // As many desktop entries do.
         launched("wrapped", &["env", "LC_ALL=C", "nice"], "DISPLAY"),
+        launched("games", &[&wrapper, "setpriv", "--clear-groups"], "DISPLAY"),
         flatpak(&apps, apps.path().join("flat").to_str().expect("text")),
     ];
     let own_launches = || {
@@ -1250,6 +1258,7 @@ fn the_service_sees_interactive_launches_and_no_others() {
     names.sort();
     let id = |(by, name)| format!("executable:{by}{}/{name}@0", apps.path().display());
     let expected = [
+        ("", "games"),
         ("", "wayland"),
         ("", "wrapped"),
         ("", "x11"),

@@ -28,9 +28,9 @@ pub fn future_process(command: &[OsString], owner: u32) -> Option<ProcessFacts> 
             let name = file.file_name()?.to_str()?;
             wrapped(name, &words).map(<[OsString]>::to_vec)
         };
-        let next = interpreted(&file, &words);
-        let next = next.or_else(|| run_by_env(&file, &words));
-        let Some(next) = next.or_else(by_wrapper) else {
+        // Some of them are scripts themselves.
+        let next = by_wrapper().or_else(|| interpreted(&file, &words));
+        let Some(next) = next.or_else(|| run_by_env(&file, &words)) else {
             break;
         };
         file = find(next.first()?)?;
@@ -163,11 +163,14 @@ mod tests {
         assert_eq!(name(&[&twice]), Some(shell.clone()));
         assert_eq!(name(&["env", "A=b", &shell]), Some(shell.clone()));
         assert_eq!(name(&["sh", &shell]), Some(shell.clone()));
+        let wrapper_script = script("gamemoderun", "#!/bin/sh\nexec \"$@\"\n");
         for wrapper in [
             "nice -n 5",
             "timeout 10",
             "setsid -w",
             "env A=b nice timeout 9",
+            "setpriv --reuid=7 --clear-groups",
+            &wrapper_script,
         ] {
             let words: Vec<&str> = wrapper.split(' ').chain([&*shell]).collect();
             assert_eq!(name(&words), Some(shell.clone()), "{wrapper}");
