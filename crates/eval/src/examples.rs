@@ -14,6 +14,8 @@ Examples:
       --switches switches.jsonl                         for simulate
   sudo prepage-eval run --modes resident,off,full \\
       -- okular /tmp/manual.pdf                         one of your own
+  sudo prepage-eval run --modes resident,off,full \\
+      --user nobody -- vlc --loop /tmp/film.webm        one that refuses root
   prepage-eval study records.jsonl";
 
 pub const LAUNCH: &str = "\
@@ -25,7 +27,8 @@ Examples:
   sudo prepage-eval launch --install
   sudo prepage-eval launch --programs gimp,git --scenarios cold,warm,fast
   sudo prepage-eval launch --runs 20 -- python3 tool.py --flag
-  sudo prepage-eval launch --window-title manual.pdf -- okular manual.pdf";
+  sudo prepage-eval launch --window-title manual.pdf -- okular manual.pdf
+  sudo prepage-eval launch --window-title '' --user nobody -- vlc";
 
 pub const IDLE: &str = "\
 Lists are separated by commas.

@@ -18,3 +18,13 @@ pub fn with_last_words(cause: impl Display, log: &Path) -> String {
     };
     format!("{cause}; it said: {said}")
 }
+
+/// The same of an application, and what can be done where its last words are that it is not for root.
+pub fn with_last_words_of_application(cause: impl Display, log: &Path) -> String {
+    let told = with_last_words(cause, log);
+    let lower = told.to_lowercase();
+    match lower.contains("root") || lower.contains("superuser") {
+        true => format!("{told} (where it refuses root: --user nobody, or another user)"),
+        false => told,
+    }
+}

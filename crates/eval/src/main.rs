@@ -43,6 +43,7 @@ mod swap;
 mod sysfs;
 mod throttle;
 mod tiles;
+mod user;
 
 use crate::apps::given::Given;
 use crate::error::Context;
@@ -271,6 +272,9 @@ struct GivenArguments {
     /// Click into the middle of the window first: without that, keys do not reach the content of some applications.
     #[arg(long, requires = "command")]
     click: bool,
+    /// Run the command as this user instead of root, whom some applications refuse; nobody will do.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    user: Option<String>,
     /// Measure this command, which shows a window, instead of the applications above. It is used by page and arrow keys:
     /// let it show something of many pages.
     #[arg(last = true, conflicts_with = "apps")]
@@ -284,6 +288,7 @@ impl GivenArguments {
             window_title: self.window_title,
             answer_key: self.answer_key,
             click_first: self.click,
+            user: self.user,
         })
     }
 }
@@ -434,6 +439,9 @@ struct LaunchArguments {
     /// for any window), and not with its exit.
     #[arg(long, value_name = "TITLE", requires = "command")]
     window_title: Option<String>,
+    /// Run the command as this user instead of root, whom some applications refuse; nobody will do.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    user: Option<String>,
     /// Launch this command, which does its work and exits unless --window-title is given, instead of the programs.
     #[arg(last = true)]
     command: Vec<String>,
@@ -449,6 +457,7 @@ impl LaunchArguments {
         let given = launch::record::Given {
             command: self.command,
             window_title: self.window_title,
+            user: self.user,
         };
         let parameters = launch::record::Parameters {
             learn: self.learn,

@@ -311,6 +311,29 @@ fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
 }
 
 #[test]
+fn what_runs_as_another_user_has_a_home_of_its_own() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("as-nobody");
+    prepare(&directory, Phase::Prefetch);
+    let out = directory.join("launches.jsonl");
+    let arguments = "--scenarios cold,fast --runs 1 --user nobody".split(' ');
+    let arguments: Vec<&str> = arguments.collect();
+    let looks = "test $(id -un) = nobody && touch $HOME/.config/new";
+    let output = launch_command(&directory, &out, &arguments)
+        .args(["sh", "-c", looks])
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines = read(&out);
+    let given = &lines[0]["parameters"]["given"];
+    assert_eq!(given["user"], "nobody", "{said}");
+    assert_eq!(given["command"][0], "sh", "{said}");
+    let launches = of_kind(&lines, "launch");
+    assert_eq!(launches.len(), 2, "{said}");
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
 fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-over-time");

@@ -40,6 +40,8 @@ fn what_cannot_be_run_of_ones_own_is_refused() {
         (&["--", "no-such-program"][..], "no-such-program"),
         (&["--answer-key", "Nxt", "--", "sh"], "Nxt"),
         (&["--answer-key", "space"], "COMMAND"),
+        (&["--user", "no-such-user", "--", "sh"], "no-such-user"),
+        (&["--user", "nobody"], "COMMAND"),
         (&["--apps", "gimp", "--", "sh"], "--apps"),
         (&["--setting", "together", "--", "sh"], "two at least"),
     ] {

@@ -4,8 +4,9 @@ use super::{App, Content, ContextAction};
 use crate::display::input;
 use crate::error::{Context, Error, Result};
 use crate::packages;
+use crate::user::command_of;
 use serde::{Deserialize, Serialize};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// What is said of such an application; it goes into the record.
@@ -21,6 +22,9 @@ pub struct Given {
     pub answer_key: String,
     /// Whether a click into the middle is needed before keys reach the content.
     pub click_first: bool,
+    /// Whom it runs as; root where there is nobody named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// What a reader does in most applications that show something longer than a page.
@@ -74,7 +78,7 @@ impl Given {
     /// As an application like those of the table, whose words are never given back: they are as long as a command line.
     ///
     /// # Errors
-    /// Where there is no such program or no such key.
+    /// Where there is no such program, no such key or no such user.
     pub fn app(&self) -> Result<App> {
         let name = name_of(&self.command)?;
         if !self.answer_key.is_empty() {
@@ -85,7 +89,7 @@ impl Given {
             let cause = format!("not in {}: give its path", packages::PATH);
             return Err(Error::new("find", program, cause));
         }
-        let command: Vec<OsString> = self.command.iter().map(OsString::from).collect();
+        let command = command_of(self.user.as_deref(), &self.command)?;
         Ok(App {
             name: name.leak(),
             packages: &[],
@@ -112,6 +116,7 @@ mod tests {
             window_title: String::new(),
             answer_key: answer_key.into(),
             click_first: false,
+            user: None,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::group::Group;
 use crate::log::log_path;
 use crate::packages::PATH;
+use crate::user::User;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -21,6 +22,8 @@ pub struct Places {
     pub disk: PathBuf,
     /// In memory: framebuffer, runtime directory, copies of prepage's own binaries.
     pub memory: PathBuf,
+    /// Whose the home directories and the runtime directory are, where they are not root's.
+    pub user: Option<User>,
 }
 
 impl Places {
@@ -46,26 +49,34 @@ impl Places {
         }
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700))
             .context("restrict", "runtime directory")?;
-        make_home(&self.home())
+        self.make_home(&self.home())
     }
-}
 
-/// Makes a home directory for applications: no carets that blink and no animations, since a picture that is to settle has to
-/// stay.
-pub fn make_home(home: &Path) -> Result<()> {
-    const GTK_2: &str = "gtk-cursor-blink=0\ngtk-enable-animations=0\n";
-    const GTK_3_AND_4: &str = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\n";
-    for (directory, file, settings) in [
-        ("", ".gtkrc-2.0", GTK_2),
-        (".config/gtk-3.0", "settings.ini", GTK_3_AND_4),
-        (".config/gtk-4.0", "settings.ini", GTK_3_AND_4),
-    ] {
-        let directory = home.join(directory);
-        fs::create_dir_all(&directory).context("make", directory.display())?;
-        let path = directory.join(file);
-        fs::write(&path, settings).context("write", path.display())?;
+    /// Gives the home directories and the runtime directory to a user; those that are made later, too.
+    pub fn give_to(&mut self, user: User) -> Result<()> {
+        user.own(&self.runtime())?;
+        user.own(&self.home())?;
+        self.user = Some(user);
+        Ok(())
     }
-    Ok(())
+
+    /// Makes a home directory for applications: no carets that blink and no animations, since a picture that is to settle has to
+    /// stay.
+    pub fn make_home(&self, home: &Path) -> Result<()> {
+        const GTK_2: &str = "gtk-cursor-blink=0\ngtk-enable-animations=0\n";
+        const GTK_3_AND_4: &str = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\n";
+        for (directory, file, settings) in [
+            ("", ".gtkrc-2.0", GTK_2),
+            (".config/gtk-3.0", "settings.ini", GTK_3_AND_4),
+            (".config/gtk-4.0", "settings.ini", GTK_3_AND_4),
+        ] {
+            let directory = home.join(directory);
+            fs::create_dir_all(&directory).context("make", directory.display())?;
+            let path = directory.join(file);
+            fs::write(&path, settings).context("write", path.display())?;
+        }
+        self.user.map_or(Ok(()), |user| user.own(home))
+    }
 }
 
 /// The running session. Its processes are in a control group, by which the restorer ends them.

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::record::{Mode, Writer};
 use crate::service::Service;
+use crate::user::User;
 use prepage_core::identity::AppId;
 use prepage_core::launch::manager::LaunchState;
 
@@ -22,6 +23,8 @@ const UNSEEN_MS: u64 = 100;
 #[derive(Debug)]
 pub struct Detector {
     service: Service,
+    /// Whom the programs run as, where that is not root.
+    user: Option<User>,
     /// The number of the service's next launch.
     next_launch: u64,
 }
@@ -33,10 +36,12 @@ impl Detector {
     /// Where it is not built, or does not start.
     pub fn start(bench: &Bench, programs: &[Learned]) -> Result<Self> {
         let group = bench.service_group()?;
-        let apps = programs.iter().map(|learned| &learned.app);
-        let config = bench.prepage.configuration_of_service(apps);
         let (binaries, places) = (bench.prepage.binaries(), &bench.ground.places);
+        let user = places.user;
+        let apps = programs.iter().map(|learned| run_by(user, &learned.app));
+        let config = bench.prepage.configuration_of_service(apps);
         Ok(Self {
+            user,
             service: Service::start_alone(binaries, places, group, &config)?,
             next_launch: 0,
         })
@@ -81,7 +86,7 @@ impl Detector {
 
     /// What the service has learned of an application's launches.
     pub fn state(&self, app: &AppId) -> Result<LaunchState> {
-        self.service.launch_state(app)
+        self.service.launch_state(&run_by(self.user, app))
     }
 
     /// Whether it leaves an application alone.
@@ -93,6 +98,10 @@ impl Detector {
     pub fn group(&self) -> &Group {
         self.service.group()
     }
+}
+
+fn run_by(user: Option<User>, app: &AppId) -> AppId {
+    user.map_or_else(|| app.clone(), |user| user.application(app))
 }
 
 /// Launches a program until the service knows what to do with it, by the rule by which `prepage run` learns. Where it does

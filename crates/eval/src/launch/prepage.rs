@@ -105,8 +105,8 @@ impl Prepage {
 
     /// The configuration of a service that helps these applications where it is not told to do nothing, as `prepage run`
     /// helps them here.
-    pub fn configuration_of_service<'a>(&self, apps: impl Iterator<Item = &'a AppId>) -> String {
-        let apps: Vec<String> = apps.map(AppId::to_string).collect();
+    pub fn configuration_of_service(&self, apps: impl Iterator<Item = AppId>) -> String {
+        let apps: Vec<String> = apps.map(|app| app.to_string()).collect();
         // A list of strings is the same in JSON and in TOML.
         let apps = serde_json::json!(apps);
         let configuration = &self.configuration;

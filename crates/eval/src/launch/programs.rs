@@ -9,6 +9,7 @@ use crate::display::session::Places;
 use crate::error::{Context, Error, Result};
 use crate::packages::{self, Needed};
 use crate::site::Site;
+use crate::user::command_of;
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -137,7 +138,7 @@ impl Given {
     /// Where it names no program.
     fn program(&self) -> Result<Program> {
         let name = name_of(&self.command)?;
-        let command: Vec<OsString> = self.command.iter().map(OsString::from).collect();
+        let command = command_of(self.user.as_deref(), &self.command)?;
         Ok(Program {
             name: name.leak(),
             packages: &[],

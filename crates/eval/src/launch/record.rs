@@ -86,6 +86,9 @@ pub struct Given {
     pub command: Vec<String>,
     /// What the title of its window contains once its content is there; none where it does its work and exits.
     pub window_title: Option<String>,
+    /// Whom it runs as; root where there is nobody named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// What is enough for all that prepage learns: N_rawseq of the paper is 2, those of a short program are its trial, up to 8 held

@@ -34,7 +34,7 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     }
     check_out(&options.out, options.resume)?;
     let mut parameters = options.parameters.clone();
-    let given = parameters.given.as_ref();
+    let given = options.parameters.given.as_ref();
     let asked = programs::asked(given, &options.programs, options.installs)?;
     provide_tools(&mut parameters, options.installs)?;
     // Before the record is read: the run that is waited for may be writing it.
@@ -50,6 +50,8 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         false => Helps::AsByDefault,
     };
     let mut bench = Bench::set_up(bin, parameters.throttle, helps, &mut restorer)?;
+    let user = given.and_then(|given| given.user.as_deref());
+    bench.ground.give_to(user)?;
     if parameters.scenarios.contains(&Scenario::Detected) {
         service::check_binaries(bench.prepage.binaries())?;
     }

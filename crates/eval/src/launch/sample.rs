@@ -15,7 +15,7 @@ use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_and_strangers_since, system_counters};
 use crate::clock::{now_ns, process_cpu_us};
 use crate::error::Result;
-use crate::log::with_last_words;
+use crate::log::with_last_words_of_application;
 use crate::readings;
 use prepage_kernel::page::page_size;
 use std::collections::BTreeMap;
@@ -96,7 +96,9 @@ pub fn measure(
     let unusable = why_unusable(bench, parameters, &seen);
     let report = match unusable.map_or(report, Err) {
         Ok(report) => report,
-        Err(reason) => return discard(with_last_words(&reason, &bench.log(program))),
+        Err(reason) => {
+            return discard(with_last_words_of_application(&reason, &bench.log(program)));
+        }
     };
     if is_held_out(slot.scenario, report.as_ref()) {
         return discard("held out".into());
@@ -184,7 +186,7 @@ pub fn learn(
         }
         Err(reason) => Ok(Err(Box::new(Discarded {
             slot: slot.clone(),
-            reason: with_last_words(&reason, &bench.log(program)),
+            reason: with_last_words_of_application(&reason, &bench.log(program)),
             state: None,
         }))),
     }

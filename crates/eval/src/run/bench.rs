@@ -7,13 +7,13 @@ use crate::clock::{now_ns, sleep_ms};
 use crate::display::input::Keyboard;
 use crate::display::other_window::OtherWindow;
 use crate::display::screen::Screen;
-use crate::display::session::{Places, Session, command_in, log_file, make_home};
+use crate::display::session::{Places, Session, command_in, log_file};
 use crate::display::windows::Display;
 use crate::display::{SCREEN_HEIGHT, SCREEN_WIDTH};
 use crate::error::{Context, Error, Result};
 use crate::ground::Ground;
 use crate::group::Group;
-use crate::log::{log_path, with_last_words};
+use crate::log::{log_path, with_last_words_of_application};
 use crate::processes::Roles;
 use crate::record::Writer;
 use crate::service::Service;
@@ -93,7 +93,7 @@ impl Running {
     /// Says that it has ended, with its last words.
     pub fn how_it_ended(&self, places: &Places) -> String {
         let log = log_path(&places.disk, &log_name(&self.app, MEASURED));
-        with_last_words("it has ended", &log)
+        with_last_words_of_application("it has ended", &log)
     }
 }
 
@@ -147,7 +147,7 @@ impl Instance {
         let (home, directory) = match app.content {
             Content::Made(_) => (places.home(), places.home()),
             Content::Given(_) => {
-                make_home(&own)?;
+                places.make_home(&own)?;
                 (own.clone(), current_dir()?)
             }
         };
@@ -213,7 +213,7 @@ pub fn launch(
     };
     let window = wait(display).map_err(|e: Error| {
         let log = log_path(&places.disk, &log);
-        Error::new("launch", app.name, with_last_words(e, &log))
+        Error::new("launch", app.name, with_last_words_of_application(e, &log))
     })?;
     Ok((process, window))
 }

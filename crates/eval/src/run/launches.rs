@@ -14,7 +14,7 @@ use crate::launch::cache::drop_all;
 use crate::launch::held::{Circumstance, Held};
 use crate::launch::picture::{Desk, Limits, Seen};
 use crate::launch::programs::Window;
-use crate::log::with_last_words;
+use crate::log::with_last_words_of_application;
 use crate::pages;
 use crate::processes::{Reading, Roles};
 use crate::reclaim::{self, State};
@@ -76,7 +76,7 @@ pub fn measure(
         pages::mapped_files(&pids, &shared)
     })?;
     if let Some(cause) = first.seen.why_capped {
-        let cause = with_last_words(cause, &log_of(&launched));
+        let cause = with_last_words_of_application(cause, &log_of(&launched));
         return Err(Error::new("launch", app.name, cause));
     }
     launched.files = first.looked;
