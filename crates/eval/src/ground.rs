@@ -9,7 +9,6 @@ use crate::record::Machine;
 use crate::restore::{Restorer, Undo};
 use crate::swap::{self, Swap};
 use crate::throttle::{self, Pace, Throttle};
-use crate::user::User;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -88,14 +87,6 @@ impl Ground {
         let (_pace, procs) = throttle::hold(restorer, &group, &self.places.disk, throttle)?;
         self.held_back = Some(HeldBack { part, procs, _pace });
         Ok(())
-    }
-
-    /// Has the applications' directories belong to the user whom they run as.
-    ///
-    /// # Errors
-    /// Where there is no such user.
-    pub fn give_to(&mut self, user: Option<&str>) -> Result<()> {
-        user.map_or(Ok(()), |name| self.places.give_to(User::find(name)?))
     }
 
     /// Makes a group of this run.

@@ -1,7 +1,6 @@
 //! Whom somebody's own command runs as: some applications refuse to be run by root, who measures them.
 
 use crate::error::{Context, Error, Result};
-use prepage_core::identity::AppId;
 use std::ffi::OsString;
 use std::os::unix::fs::lchown;
 use std::path::Path;
@@ -10,7 +9,8 @@ use std::process::Command;
 /// A user of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    uid: u32,
+    /// Its number.
+    pub uid: u32,
     gid: u32,
 }
 
@@ -24,14 +24,6 @@ impl User {
             uid: ask_id("-u", name)?,
             gid: ask_id("-g", name)?,
         })
-    }
-
-    /// The application that is this one when it is run by this user: `prepage run` is called by root.
-    pub fn application(self, app: &AppId) -> AppId {
-        AppId {
-            owner: self.uid,
-            ..app.clone()
-        }
     }
 
     /// Gives it a directory, with all that is in it.

@@ -125,10 +125,14 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 const SCENARIOS: &[&str] = &["--scenarios", "cold,warm,fast,prefetch_only"];
 
-/// What launches a command that is to be added, in this directory.
-fn launch_command(directory: &Path, out: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_prepage-eval"));
-    command
+/// Launches a command in this directory. Returns whether that was done, and what was said.
+fn try_launch(
+    directory: &Path,
+    out: &Path,
+    arguments: &[&str],
+    command: &[&str],
+) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .args(["launch", "--throttle", "emmc"])
         // Other tests may run beside it: nothing here depends on time.
         .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
@@ -137,19 +141,20 @@ fn launch_command(directory: &Path, out: &Path, arguments: &[&str]) -> Command {
         .arg(out)
         .args(arguments)
         .current_dir(directory)
-        .arg("--");
-    command
+        .arg("--")
+        .args(command)
+        .output()
+        .expect("run prepage-eval");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said)
 }
 
 /// Launches `cat` of a file, by its name in the directory in which it is called, and returns what was said.
 fn launch(directory: &Path, file: &Path, out: &Path, arguments: &[&str]) -> String {
-    let output = launch_command(directory, out, arguments)
-        .arg("cat")
-        .arg(file.file_name().expect("a file"))
-        .output()
-        .expect("run prepage-eval");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    let name = file.file_name().and_then(|name| name.to_str());
+    let command = ["cat", name.expect("a file")];
+    let (is_done, said) = try_launch(directory, out, arguments, &command);
+    assert!(is_done, "{said}");
     said
 }
 
@@ -291,11 +296,7 @@ fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fails");
     prepare(&directory, Phase::Prefetch);
     let out = directory.join("launches.jsonl");
-    let output = launch_command(&directory, &out, &["--runs", "1"])
-        .args(["cat", "gone"])
-        .output()
-        .expect("run prepage-eval");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let (_, said) = try_launch(&directory, &out, &["--runs", "1"], &["cat", "gone"]);
     let lines = read(&out);
     let reason = of_kind(&lines, "discarded_launch")[0]["reason"].clone();
     let reason = reason.as_str().expect("a reason");
@@ -319,11 +320,7 @@ fn what_runs_as_another_user_has_a_home_of_its_own() {
     let arguments = "--scenarios cold,fast --runs 1 --user nobody".split(' ');
     let arguments: Vec<&str> = arguments.collect();
     let looks = "test $(id -un) = nobody && touch $HOME/.config/new";
-    let output = launch_command(&directory, &out, &arguments)
-        .args(["sh", "-c", looks])
-        .output()
-        .expect("run prepage-eval");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let (_, said) = try_launch(&directory, &out, &arguments, &["sh", "-c", looks]);
     let lines = read(&out);
     let given = &lines[0]["parameters"]["given"];
     assert_eq!(given["user"], "nobody", "{said}");
@@ -345,8 +342,7 @@ fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
     let more = [&over_time("2")[..], &["--resume"]].concat();
     launch(&directory, &file, &out, &more);
     // Nor is another command's record gone on with.
-    let other = launch_command(&directory, &out, &more).arg("true").output();
-    let refusal = String::from_utf8_lossy(&other.expect("run prepage-eval").stderr).into_owned();
+    let (_, refusal) = try_launch(&directory, &out, &more, &["true"]);
     assert!(refusal.contains("other parameters"), "{refusal}");
     let lines = read(&out);
     assert!(of_kind(&lines, "launch").is_empty(), "{said}");

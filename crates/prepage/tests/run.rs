@@ -1213,10 +1213,7 @@ fn the_service_sees_interactive_launches_and_no_others() {
         common::application_by(&program, &mut command)
     };
     // A script that only runs what it is told to, as the real one.
-    let wrapper = apps.path().join("gamemoderun");
-    std::fs::write(&wrapper, "#!/bin/sh\nexec \"$@\"\n").expect("written");
-    std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("executable");
-    let wrapper = wrapper.to_string_lossy();
+    let wrapper = script(&apps, "gamemoderun", "#!/bin/sh\nexec \"$@\"\n", 0o755);
     let typed = common::program(&apps, "typed");
     let mut terminal = Command::new("setsid");
     terminal.args(["script", "--quiet", "--command"]);

@@ -52,12 +52,16 @@ impl Places {
         self.make_home(&self.home())
     }
 
-    /// Gives the home directories and the runtime directory to a user; those that are made later, too.
-    pub fn give_to(&mut self, user: User) -> Result<()> {
-        user.own(&self.runtime())?;
-        user.own(&self.home())?;
-        self.user = Some(user);
-        Ok(())
+    /// Gives the home directories and the runtime directory to a user, where one is named; those that are made later, too.
+    ///
+    /// # Errors
+    /// Where there is no such user, or root may not.
+    pub fn give_to(&mut self, user: Option<&str>) -> Result<()> {
+        self.user = user.map(User::find).transpose()?;
+        self.user.map_or(Ok(()), |user| {
+            user.own(&self.runtime())?;
+            user.own(&self.home())
+        })
     }
 
     /// Makes a home directory for applications: no carets that blink and no animations, since a picture that is to settle has to

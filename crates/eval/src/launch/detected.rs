@@ -100,8 +100,12 @@ impl Detector {
     }
 }
 
+/// The application that this one is where this user runs it: `prepage run`, by which it was learned, is root's.
 fn run_by(user: Option<User>, app: &AppId) -> AppId {
-    user.map_or_else(|| app.clone(), |user| user.application(app))
+    AppId {
+        owner: user.map_or(app.owner, |user| user.uid),
+        ..app.clone()
+    }
 }
 
 /// Launches a program until the service knows what to do with it, by the rule by which `prepage run` learns. Where it does

@@ -51,7 +51,7 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     };
     let mut bench = Bench::set_up(bin, parameters.throttle, helps, &mut restorer)?;
     let user = given.and_then(|given| given.user.as_deref());
-    bench.ground.give_to(user)?;
+    bench.ground.places.give_to(user)?;
     if parameters.scenarios.contains(&Scenario::Detected) {
         service::check_binaries(bench.prepage.binaries())?;
     }

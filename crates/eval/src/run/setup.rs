@@ -181,7 +181,8 @@ fn lay_ground(options: &Options, restorer: &mut Restorer) -> Result<Ground> {
     mthp::set(factors.mthp, restorer)?;
     let mut ground = Ground::lay(Some(&swap), restorer)?;
     let given = options.parameters.given.as_ref();
-    ground.give_to(given.and_then(|given| given.user.as_deref()))?;
+    let user = given.and_then(|given| given.user.as_deref());
+    ground.places.give_to(user)?;
     if let Some(throttle) = factors.throttle {
         ground.hold_disk(SHARED, throttle, restorer)?;
     }
