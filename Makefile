@@ -12,7 +12,7 @@ export CARGO_TARGET_DIR ?= target
 BIN = $(CARGO_TARGET_DIR)/release
 EXTENSION = $(PREFIX)/share/gnome-shell/extensions/prepage@prepage.org
 
-.PHONY: demo test test-report lint build install install-extension bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
+.PHONY: demo test test-report lint build install install-extension uninstall bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
     bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
@@ -59,6 +59,14 @@ install-extension:
 	install -Dm644 dist/gnome-shell/metadata.json $(DESTDIR)$(EXTENSION)/metadata.json
 	sed '$(if $(filter 42 43 44,$(GNOME_SHELL)),s/^export default //)' dist/gnome-shell/extension.js | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(EXTENSION)/extension.js
+
+## Removes what `make install` put to PREFIX below DESTDIR; the configuration and what was learned stay.
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/prepage bin/prepage-launch bin/prepage-control sbin/prepaged \
+	    share/applications/prepage-agent.desktop)
+	rm -f $(addprefix $(DESTDIR)$(UNITDIR)/,system/prepaged.service user/prepage-agent.service)
+	rm -rf $(DESTDIR)$(EXTENSION)
+	@echo "left are your settings, $(DESTDIR)/etc/prepage, and what was learned, /var/lib/prepage"
 
 ## The fetch path alone: us per page, GB/s, and what a concurrently faulting application loses.
 bench-fetch: setup-build build

@@ -1,20 +1,41 @@
 //! What make does with the programs that cargo built, wherever that was.
 
-use std::path::Path;
-use std::process::Command;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-/// The lines that `make TARGET` would execute where cargo builds in `directory`.
-fn lines_of(target: &str, directory: Option<&str>) -> String {
+/// `make ARGUMENTS` in the project, where cargo builds in `directory`, else where it usually does.
+fn make(arguments: &[&str], directory: Option<&Path>) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut make = Command::new("make");
-    make.args(["--dry-run", "--directory"])
-        .arg(root)
-        .arg(target);
+    make.arg("--directory").arg(root).args(arguments);
     make.env_remove("CARGO_TARGET_DIR");
     make.envs(directory.map(|path| ("CARGO_TARGET_DIR", path)));
     let output = make.output().expect("this test needs make");
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).expect("text")
+    output
+}
+
+/// The lines that `make TARGET` would execute.
+fn lines_of(target: &str, directory: Option<&Path>) -> String {
+    String::from_utf8(make(&["--dry-run", target], directory).stdout).expect("text")
+}
+
+/// The files below a directory, by their paths in it.
+fn files_below(directory: &Path) -> BTreeSet<PathBuf> {
+    let mut files = BTreeSet::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(next) = directories.pop() {
+        for entry in std::fs::read_dir(&next).expect("list") {
+            let path = entry.expect("entry").path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                files.insert(path.strip_prefix(directory).expect("below").to_owned());
+            }
+        }
+    }
+    files
 }
 
 #[test]
@@ -28,7 +49,7 @@ fn programs_are_taken_from_where_cargo_builds_them() {
     ] {
         let usual = lines_of(target, None);
         assert!(usual.contains(" target/release"), "{target}: {usual}");
-        let elsewhere = lines_of(target, Some("/else/where"));
+        let elsewhere = lines_of(target, Some(Path::new("/else/where")));
         assert!(
             elsewhere.contains(" /else/where/release"),
             "{target}: {elsewhere}"
@@ -38,4 +59,40 @@ fn programs_are_taken_from_where_cargo_builds_them() {
             "{target}: {elsewhere}"
         );
     }
+}
+
+#[test]
+fn what_is_installed_is_removed_again_but_for_settings() {
+    let directory = std::env::temp_dir().join(format!("prepage-makefile-{}", std::process::id()));
+    let built = directory.join("built");
+    std::fs::create_dir_all(built.join("release")).expect("mkdir");
+    for program in ["prepage", "prepage-launch", "prepage-control", "prepaged"] {
+        std::fs::write(built.join("release").join(program), "").expect("write");
+    }
+    let destination = directory.join("installed");
+    let somebodys = destination.join("usr/local/bin/other");
+    std::fs::create_dir_all(somebodys.parent().expect("parent")).expect("mkdir");
+    std::fs::write(&somebodys, "").expect("write");
+    let below = format!("DESTDIR={}", destination.display());
+
+    make(&["install", &below], Some(&built));
+    let installed = files_below(&destination);
+    for path in [
+        "usr/local/bin/prepage",
+        "usr/local/sbin/prepaged",
+        "usr/lib/systemd/system/prepaged.service",
+        "usr/local/share/gnome-shell/extensions/prepage@prepage.org/extension.js",
+        "etc/prepage/prepage.toml",
+    ] {
+        assert!(installed.contains(Path::new(path)), "{path}: {installed:?}");
+    }
+
+    make(&["uninstall", &below], Some(&built));
+    let left = ["etc/prepage/prepage.toml", "usr/local/bin/other"];
+    assert_eq!(
+        files_below(&destination),
+        left.map(PathBuf::from).into(),
+        "somebody's own files stay, and nothing of ours but the configuration"
+    );
+    std::fs::remove_dir_all(&directory).expect("remove");
 }
