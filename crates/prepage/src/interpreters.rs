@@ -6,7 +6,7 @@ use crate::identity::{ProcessFacts, base_name};
 pub fn is_shell(base: &str) -> bool {
     matches!(
         base,
-        "bash" | "dash" | "sh" | "zsh" | "fish" | "ksh" | "mksh" | "busybox"
+        "bash" | "dash" | "sh" | "zsh" | "fish" | "ksh" | "mksh" | "csh" | "tcsh" | "busybox"
     )
 }
 
@@ -17,14 +17,6 @@ pub fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
         arguments: words.to_vec(),
         ..process.clone()
     }
-}
-
-/// What the interpreter runs that a version manager's shim stands for.
-fn run_by_shim(process: &ProcessFacts, shim: &str) -> Option<String> {
-    let (directory, name) = shim.rsplit_once('/')?;
-    let words = arguments_from(process, name);
-    let is_shim = base_name(directory) == "shims" && !is_shell(name);
-    is_shim.then(|| script_of(&run_by(process, words), name))?
 }
 
 /// The arguments from the first on that ends so.
@@ -87,9 +79,25 @@ fn options(base: &str) -> Option<Options> {
         "php" => (&["-d", "-z", "-c"], None),
         "mono" | "mono-sgen" => (&["--config"], None),
         "octave" | "octave-cli" | "octave-gui" => (&["-p", "--path", "--exec-path"], None),
-        "dotnet" | "electron" | "gjs" | "guile" | "lua" | "R" | "Rscript" | "wish" | "tclsh" => {
-            (&[], None)
-        }
+        // Erlang's machine is given what they were.
+        "elixir" | "iex" | "beam.smp" => (
+            &[
+                "-pa", "-pr", "-pz", "-r", "--app", "--cookie", "--erl", "--name", "--sname",
+            ],
+            Some("-S"),
+        ),
+        "julia" => (&["-C", "-H", "-J", "-L", "-p", "-t"], Some("-m")),
+        "deno" => (&["-c", "--config", "--import-map"], None),
+        "bun" => (&["-c", "--config", "-r", "--preload"], None),
+        "ocaml" | "ocamlrun" | "raku" | "rakudo" => (&["-I", "-M"], None),
+        "racket" => (&["-C", "-G", "-I", "-L", "-S", "-W", "-l", "-p"], None),
+        "sbcl" => (
+            &["--control-stack-size", "--core", "--dynamic-space-size"],
+            None,
+        ),
+        "swipl" => (&["-g", "-p", "-t", "-x"], None),
+        "dotnet" | "electron" | "escript" | "expect" | "gjs" | "guile" | "lua" | "luajit" | "R"
+        | "Rscript" | "wish" | "tclsh" => (&[], None),
         _ if is_shell(base) => (&["-o", "-O", "+O"], None),
         _ => return None,
     })
@@ -113,17 +121,25 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
     if stem == "busybox" && !matches!(called, "sh" | "ash" | "hush") {
         return None;
     }
+    if stem == "beam.smp" {
+        let given = arguments_from(process, "-extra");
+        return script_of(&run_by(process, given), "elixir");
+    }
+    // Two names of one.
+    let stem = if stem == "iex" { "elixir" } else { stem };
     let (valued, module) = options(base)?;
     let mut rest = arguments.iter().map(String::as_str);
     while let Some(argument) = rest.next() {
         let is_python = matches!(stem, "python" | "pypy");
-        if Some(argument) == module || is_python && cluster(argument).ends_with('m') {
-            return Some(format!("{stem} -m {}", rest.next()?));
+        let is_module = is_python && cluster(argument).ends_with('m');
+        if let Some(option) = module.filter(|&option| option == argument || is_module) {
+            return Some(format!("{stem} {option} {}", rest.next()?));
         }
         match argument {
             // Code from the command line or standard input has no path.
             "-" | "--eval" | "--print" => return None,
             options if gives_code(stem, cluster(options)) => return None,
+            "eval" if stem == "deno" => return None,
             // What follows is the script's own.
             "--args" if stem == "R" => return None,
             "-jar" => return Some(absolute(rest.next()?, process)),
@@ -131,11 +147,11 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
             file if stem == "R" && file.starts_with("--file=") => {
                 return Some(absolute(&file["--file=".len()..], process));
             }
-            // `dotnet exec x.dll`; other words of its own run no program of this kind.
-            word if stem == "dotnet" && !word.ends_with(".dll") => {}
+            "-f" if stem == "R" => return Some(absolute(rest.next()?, process)),
             option if valued.contains(&option) => drop(rest.next()),
             option if is_shell(base) && cluster(option).ends_with(['o', 'O']) => drop(rest.next()),
             option if option.starts_with('-') || option.starts_with('+') || option.is_empty() => {}
+            word if is_own_word(stem, word) => {}
             // java's main class is a name, no path.
             class if stem == "java" => return Some(format!("java {class}")),
             // A descriptor is no name.
@@ -145,17 +161,27 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
             script => {
                 let script = absolute(script, process);
                 let name = base_name(&script);
-                let run = match is_shell(base) {
-                    // Its script becomes it.
-                    true if is_wine(name) => windows_program(arguments_from(process, name)),
-                    true => run_by_shim(process, &script),
-                    false => None,
-                };
-                return run.or(Some(script));
+                // What is called as an interpreter is one: `wine`, `elixir` and version managers' shims, which are shells' scripts.
+                let is_one = is_interpreter(name) && !is_shell(name);
+                let words = arguments_from(process, name);
+                let run = is_one.then(|| script_of(&run_by(process, words), name));
+                return run.flatten().or(Some(script));
             }
         }
     }
     None
+}
+
+/// Whether an interpreter takes an argument for a word of its own, and not for what it is to run: `exec` of `dotnet exec x.dll`, `run` of
+/// `deno run x.ts`. Of R they all are.
+fn is_own_word(stem: &str, word: &str) -> bool {
+    const ENDS: [&str; 8] = [".js", ".ts", ".jsx", ".tsx", ".mjs", ".mts", ".cjs", ".cts"];
+    match stem {
+        "R" => true,
+        "dotnet" => !word.ends_with(".dll"),
+        "deno" | "bun" => !word.contains('/') && !ENDS.iter().any(|end| word.ends_with(end)),
+        _ => false,
+    }
 }
 
 /// The letters of an argument that stands for several options of one letter, as `-lc` does.
@@ -173,7 +199,12 @@ fn gives_code(stem: &str, options: &str) -> bool {
         "ruby" => ("e", "IrCEKTxiFW"),
         "node" | "nodejs" => ("ep", "rC"),
         "php" => ("rBRE", "dzcft"),
-        "lua" | "guile" | "gjs" => ("ec", "l"),
+        "lua" | "luajit" | "guile" | "gjs" => ("ec", "l"),
+        "bun" => ("ep", "r"),
+        "elixir" => ("e", ""),
+        "expect" => ("c", "df"),
+        "julia" => ("eE", "CHJLpt"),
+        "ocaml" | "racket" | "raku" | "rakudo" => ("e", "CGILMSWlp"),
         "R" | "Rscript" => ("e", ""),
         // With -s the script is standard input.
         _ if is_shell(stem) => ("cs", "oO"),

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 type Wrapper = (&'static str, &'static [u8], &'static [&'static str], usize);
 
 /// Those that run it where it was looked up. env(1) is one of them, with words of its own kind. Some are shell scripts.
-const WRAPPERS: [Wrapper; 24] = [
+const WRAPPERS: [Wrapper; 25] = [
     (
         "chrt",
         b"DPT",
@@ -103,6 +103,25 @@ const WRAPPERS: [Wrapper; 24] = [
         "systemd-inhibit",
         b"",
         &["--mode", "--what", "--who", "--why"],
+        0,
+    ),
+    (
+        "systemd-run",
+        b"EHMpu",
+        &[
+            "--description",
+            "--gid",
+            "--host",
+            "--machine",
+            "--nice",
+            "--property",
+            "--service-type",
+            "--setenv",
+            "--slice",
+            "--uid",
+            "--unit",
+            "--working-directory",
+        ],
         0,
     ),
     ("taskset", b"", &[], 1),
@@ -309,6 +328,10 @@ mod tests {
             ("prlimit --nofile=99:99 gimp", Some("gimp")),
             ("prlimit --pid 7", None),
             ("systemd-inhibit --what idle --why=x gimp", Some("gimp")),
+            (
+                "systemd-run --user --scope -qp MemoryMax=1G --slice x gimp",
+                Some("gimp"),
+            ),
             ("xvfb-run -a -s x --wait=1 gimp -s", Some("gimp -s")),
             ("gamemoderun gimp", Some("gimp")),
             ("mangohud --dlsym gimp", Some("gimp")),
