@@ -2,7 +2,7 @@
 
 use crate::error::{Context, Error, Result};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Where measured programs are looked for, and found by those that launch them.
@@ -19,9 +19,29 @@ pub struct Needed {
 
 /// Where an executable is, in [`PATH`].
 pub fn locate(executable: &str) -> Option<PathBuf> {
-    PATH.split(':')
-        .map(|directory| Path::new(directory).join(executable))
+    locate_in(PATH, executable)
+}
+
+fn locate_in(path: &str, executable: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .map(|directory| directory.join(executable))
         .find(|path| path.is_file())
+}
+
+/// The environment in which somebody's own command is found: [`PATH`], and then the one with which this program was called.
+/// It is never given back.
+///
+/// # Errors
+/// Where there is no such program.
+pub fn environment_of_own(program: &str) -> Result<&'static [(&'static str, &'static str)]> {
+    let callers = std::env::var("PATH").unwrap_or_default();
+    let path = [PATH, &callers].join(":");
+    let is_path = program.contains('/');
+    if !is_path && locate_in(&path, program).is_none() {
+        let cause = format!("it is neither in {PATH} nor in your PATH: give its path");
+        return Err(Error::new("find", program, cause));
+    }
+    Ok(vec![("PATH", &*path.leak())].leak())
 }
 
 /// The packages of the programs that are not there.

@@ -125,14 +125,16 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 const SCENARIOS: &[&str] = &["--scenarios", "cold,warm,fast,prefetch_only"];
 
-/// Launches a command in this directory. Returns whether that was done, and what was said.
+/// Launches a command in this directory, which is in its path. Returns whether that was done, and what was said.
 fn try_launch(
     directory: &Path,
     out: &Path,
     arguments: &[&str],
     command: &[&str],
 ) -> (bool, String) {
+    let path = std::env::var("PATH").expect("a path");
     let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .env("PATH", format!("{path}:{}", directory.display()))
         .args(["launch", "--throttle", "emmc"])
         // Other tests may run beside it: nothing here depends on time.
         .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
@@ -308,6 +310,34 @@ fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
     assert!(reason.contains("gone: No such file"), "{said}");
     assert!(said.contains(reason), "{said}");
     assert!(of_kind(&lines, "launch").is_empty(), "{said}");
+    fs::remove_dir_all(&directory).expect("remove the test's directory");
+}
+
+#[test]
+fn a_command_is_found_as_its_caller_would_find_it() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-path");
+    prepare(&directory, Phase::Prefetch);
+    for name in ["own-tool", "own-helper"] {
+        let script = directory.join(name);
+        fs::write(
+            &script,
+            "#!/bin/sh\n[ \"${0##*/}\" = own-helper ] || exec own-helper\n",
+        )
+        .expect("write");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
+    }
+    let out = directory.join("launches.jsonl");
+    let arguments = ["--scenarios", "cold,fast", "--runs", "1"];
+    for command in ["own-tool", "./own-tool"] {
+        let (is_done, said) = try_launch(&directory, &out, &arguments, &[command]);
+        assert!(is_done, "{said}");
+        assert_eq!(of_kind(&read(&out), "launch").len(), 2, "{said}");
+        fs::remove_file(&out).expect("remove");
+    }
+    let (is_done, said) = try_launch(&directory, &out, &arguments, &["no-tool"]);
+    assert!(!is_done && !out.exists(), "{said}");
+    assert!(said.contains("find no-tool: it is neither in /"), "{said}");
     fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 

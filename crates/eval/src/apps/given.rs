@@ -85,10 +85,7 @@ impl Given {
             input::symbols(&self.answer_key)?;
         }
         let program = &self.command[0];
-        if packages::locate(program).is_none() {
-            let cause = format!("not in {}: give its path", packages::PATH);
-            return Err(Error::new("find", program, cause));
-        }
+        let environment = packages::environment_of_own(program)?;
         let command = command_of(self.user.as_deref(), &self.command)?;
         Ok(App {
             name: name.leak(),
@@ -96,7 +93,7 @@ impl Given {
             executable: program.clone().leak(),
             version_command: &[],
             content: Content::Given(command.leak()),
-            environment: &[],
+            environment,
             window_class: "",
             ready_title: self.window_title.clone().leak(),
             click_first: self.click_first,

@@ -135,16 +135,17 @@ impl Given {
     /// As a program like those of the table, whose words are never given back: they are as long as a command line.
     ///
     /// # Errors
-    /// Where it names no program.
+    /// Where it names no program, or one that is not there.
     fn program(&self) -> Result<Program> {
         let name = name_of(&self.command)?;
+        let environment = packages::environment_of_own(&self.command[0])?;
         let command = command_of(self.user.as_deref(), &self.command)?;
         Ok(Program {
             name: name.leak(),
             packages: &[],
             executable: self.command[0].clone().leak(),
             window: self.window_title.clone().map(Window::titled),
-            environment: &[],
+            environment,
             is_default: false,
             content: Content::Given(command.leak()),
         })
