@@ -36,9 +36,12 @@ fn locate_in(path: &str, executable: &str) -> Option<PathBuf> {
 pub fn environment_of_own(program: &str) -> Result<&'static [(&'static str, &'static str)]> {
     let callers = std::env::var("PATH").unwrap_or_default();
     let path = [PATH, &callers].join(":");
-    let is_path = program.contains('/');
-    if !is_path && locate_in(&path, program).is_none() {
-        let cause = format!("it is neither in {PATH} nor in your PATH: give its path");
+    let found = match program.contains('/') {
+        true => Some(PathBuf::from(program)).filter(|path| path.is_file()),
+        false => locate_in(&path, program),
+    };
+    if found.is_none() {
+        let cause = format!("it is neither in {PATH} nor in your PATH, and no path of a file");
         return Err(Error::new("find", program, cause));
     }
     Ok(vec![("PATH", &*path.leak())].leak())

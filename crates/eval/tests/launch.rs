@@ -335,9 +335,12 @@ fn a_command_is_found_as_its_caller_would_find_it() {
         assert_eq!(of_kind(&read(&out), "launch").len(), 2, "{said}");
         fs::remove_file(&out).expect("remove");
     }
-    let (is_done, said) = try_launch(&directory, &out, &arguments, &["no-tool"]);
-    assert!(!is_done && !out.exists(), "{said}");
-    assert!(said.contains("find no-tool: it is neither in /"), "{said}");
+    for command in ["no-tool", "./no-tool"] {
+        let (is_done, said) = try_launch(&directory, &out, &arguments, &[command]);
+        assert!(!is_done && !out.exists(), "{said}");
+        let expected = format!("find {command}: it is neither in /");
+        assert!(said.contains(&expected), "{said}");
+    }
     fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
