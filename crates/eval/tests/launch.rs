@@ -14,7 +14,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const FILE_PAGES: u64 = 256;
 
@@ -42,13 +42,48 @@ cp "${0%/*}"/learned/*.* "$store"
 exit 0
 "#;
 
-/// A directory with the stand-in, a file, and a profile in this phase whose launch sequence is that file.
+/// A test's own directory, while no other test runs; removed where the test passes.
+struct Stage {
+    directory: PathBuf,
+    /// What is launched reads it.
+    file: PathBuf,
+    /// The record.
+    out: PathBuf,
+    _machine: MutexGuard<'static, ()>,
+}
+
+impl Stage {
+    /// With the stand-in, a file, and a profile in this phase whose launch sequence is that file.
+    fn new(name: &str, phase: Phase) -> Self {
+        let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        Self {
+            file: prepare(&directory, phase),
+            out: directory.join("launches.jsonl"),
+            directory,
+            _machine: machine,
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            fs::remove_dir_all(&self.directory).expect("remove the test's directory");
+        }
+    }
+}
+
+fn write_script(path: &Path, content: &str) {
+    fs::write(path, content).expect("write a script");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("make it executable");
+}
+
+/// Makes the directory anew with what it holds, and returns the file.
 fn prepare(directory: &Path, phase: Phase) -> PathBuf {
     let _ = fs::remove_dir_all(directory);
     fs::create_dir_all(directory).expect("make the test's directory");
-    let stand_in = directory.join("prepage");
-    fs::write(&stand_in, STAND_IN).expect("write the stand-in");
-    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    write_script(&directory.join("prepage"), STAND_IN);
     let file = directory.join("content");
     let page_bytes = prepage_kernel::page::page_size();
     fs::write(&file, vec![1; (FILE_PAGES * page_bytes) as usize]).expect("write the content");
@@ -175,22 +210,25 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         rustix::process::geteuid().is_root(),
         "this test drops caches and makes control groups: it needs root"
     );
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch");
-    let file = prepare(&directory, Phase::Prefetch);
-    let out = directory.join("launches.jsonl");
+    let stage = Stage::new("launch", Phase::Prefetch);
+    let Stage {
+        directory,
+        file,
+        out,
+        ..
+    } = &stage;
     let before = traces();
     let said = launch(
-        &directory,
-        &file,
-        &out,
+        directory,
+        file,
+        out,
         &[SCENARIOS, &["--runs", "1"]].concat(),
     );
     assert_eq!(traces(), before);
     let expected = "4 launches of 1 program, and those that prepage learns from: about 1 minute,";
     assert!(said.starts_with(expected), "{said}");
 
-    let lines = read(&out);
+    let lines = read(out);
     assert_eq!(lines[0]["kind"], "launches");
     let throttle = &lines[0]["parameters"]["throttle"];
     assert_eq!(throttle["bytes_per_s"], 250_000_000, "{throttle}");
@@ -225,12 +263,12 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
 
     // What is there is not measured again.
     launch(
-        &directory,
-        &file,
-        &out,
+        directory,
+        file,
+        out,
         &[SCENARIOS, &["--runs", "2", "--resume"]].concat(),
     );
-    let lines = read(&out);
+    let lines = read(out);
     assert_eq!(of_kind(&lines, "launches").len(), 2);
     let keys = of_kind(&lines, "launch").into_iter();
     let keys: Vec<String> = keys
@@ -238,39 +276,41 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         .collect();
     let unique: BTreeSet<&String> = keys.iter().collect();
     assert_eq!((keys.len(), unique.len()), (8, 8), "{keys:?}");
-    let whole = fs::read(&out).expect("the record is there");
+    let whole = fs::read(out).expect("the record is there");
     launch(
-        &directory,
-        &file,
-        &out,
+        directory,
+        file,
+        out,
         &[SCENARIOS, &["--runs", "2", "--resume"]].concat(),
     );
-    assert_eq!(fs::read(&out).expect("the record is there"), whole);
+    assert_eq!(fs::read(out).expect("the record is there"), whole);
     assert_eq!(traces(), before);
 
     let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .args(["study", "--json"])
-        .arg(&out)
+        .arg(out)
         .output()
         .expect("run the study");
     let study: Value = serde_json::from_slice(&study.stdout).expect("the study is JSON");
     assert_eq!(study[0]["programs"][0]["program"], "cat");
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]
 fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("left-alone");
-    let file = prepare(&directory, Phase::Off(OffReason::NotHelping));
-    let out = directory.join("launches.jsonl");
+    let stage = Stage::new("left-alone", Phase::Off(OffReason::NotHelping));
+    let Stage {
+        directory,
+        file,
+        out,
+        ..
+    } = &stage;
     let said = launch(
-        &directory,
-        &file,
-        &out,
+        directory,
+        file,
+        out,
         &[SCENARIOS, &["--runs", "1"]].concat(),
     );
-    let lines = read(&out);
+    let lines = read(out);
     assert_eq!(of_kind(&lines, "learning_launch").len(), 1, "{said}");
     // Nothing is known to prefetch alone.
     let launches = of_kind(&lines, "launch");
@@ -285,21 +325,18 @@ fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
     }
     let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .arg("study")
-        .arg(&out)
+        .arg(out)
         .output()
         .expect("run the study");
     assert!(String::from_utf8_lossy(&study.stdout).contains("left alone"));
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]
 fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fails");
-    prepare(&directory, Phase::Prefetch);
-    let out = directory.join("launches.jsonl");
-    let (_, said) = try_launch(&directory, &out, &["--runs", "1"], &["cat", "gone"]);
-    let lines = read(&out);
+    let stage = Stage::new("fails", Phase::Prefetch);
+    let Stage { directory, out, .. } = &stage;
+    let (_, said) = try_launch(directory, out, &["--runs", "1"], &["cat", "gone"]);
+    let lines = read(out);
     let reason = of_kind(&lines, "discarded_launch")[0]["reason"].clone();
     let reason = reason.as_str().expect("a reason");
     assert!(
@@ -310,74 +347,65 @@ fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
     assert!(reason.contains("gone: No such file"), "{said}");
     assert!(said.contains(reason), "{said}");
     assert!(of_kind(&lines, "launch").is_empty(), "{said}");
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]
 fn a_command_is_found_as_its_caller_would_find_it() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-path");
-    prepare(&directory, Phase::Prefetch);
+    let stage = Stage::new("own-path", Phase::Prefetch);
+    let Stage { directory, out, .. } = &stage;
     for name in ["own-tool", "own-helper"] {
-        let script = directory.join(name);
-        fs::write(
-            &script,
-            "#!/bin/sh\n[ \"${0##*/}\" = own-helper ] || exec own-helper\n",
-        )
-        .expect("write");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
+        let content = "#!/bin/sh\n[ \"${0##*/}\" = own-helper ] || exec own-helper\n";
+        write_script(&directory.join(name), content);
     }
-    let out = directory.join("launches.jsonl");
     let arguments = ["--scenarios", "cold,fast", "--runs", "1"];
     for command in ["own-tool", "./own-tool"] {
-        let (is_done, said) = try_launch(&directory, &out, &arguments, &[command]);
+        let (is_done, said) = try_launch(directory, out, &arguments, &[command]);
         assert!(is_done, "{said}");
-        assert_eq!(of_kind(&read(&out), "launch").len(), 2, "{said}");
-        fs::remove_file(&out).expect("remove");
+        assert_eq!(of_kind(&read(out), "launch").len(), 2, "{said}");
+        fs::remove_file(out).expect("remove");
     }
     for command in ["no-tool", "./no-tool"] {
-        let (is_done, said) = try_launch(&directory, &out, &arguments, &[command]);
+        let (is_done, said) = try_launch(directory, out, &arguments, &[command]);
         assert!(!is_done && !out.exists(), "{said}");
         let expected = format!("find {command}: it is neither in /");
         assert!(said.contains(&expected), "{said}");
     }
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]
 fn what_runs_as_another_user_has_a_home_of_its_own() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("as-nobody");
-    prepare(&directory, Phase::Prefetch);
-    let out = directory.join("launches.jsonl");
+    let stage = Stage::new("as-nobody", Phase::Prefetch);
+    let Stage { directory, out, .. } = &stage;
     let arguments = "--scenarios cold,fast --runs 1 --user nobody".split(' ');
     let arguments: Vec<&str> = arguments.collect();
     let looks = "test $(id -un) = nobody && touch $HOME/.config/new";
-    let (_, said) = try_launch(&directory, &out, &arguments, &["sh", "-c", looks]);
-    let lines = read(&out);
+    let (_, said) = try_launch(directory, out, &arguments, &["sh", "-c", looks]);
+    let lines = read(out);
     let given = &lines[0]["parameters"]["given"];
     assert_eq!(given["user"], "nobody", "{said}");
     assert_eq!(given["command"][0], "sh", "{said}");
     let launches = of_kind(&lines, "launch");
     assert_eq!(launches.len(), 2, "{said}");
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]
 fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-over-time");
-    let file = prepare(&directory, Phase::Prefetch);
-    let out = directory.join("launches.jsonl");
+    let stage = Stage::new("launch-over-time", Phase::Prefetch);
+    let Stage {
+        directory,
+        file,
+        out,
+        ..
+    } = &stage;
     let over_time = |count| [SCENARIOS, &["--runs", "0", "--timelines", count]].concat();
-    let said = launch(&directory, &file, &out, &over_time("1"));
+    let said = launch(directory, file, out, &over_time("1"));
     // What is there is not measured again.
     let more = [&over_time("2")[..], &["--resume"]].concat();
-    launch(&directory, &file, &out, &more);
+    launch(directory, file, out, &more);
     // Nor is another command's record gone on with.
-    let (_, refusal) = try_launch(&directory, &out, &more, &["true"]);
+    let (_, refusal) = try_launch(directory, out, &more, &["true"]);
     assert!(refusal.contains("other parameters"), "{refusal}");
-    let lines = read(&out);
+    let lines = read(out);
     assert!(of_kind(&lines, "launch").is_empty(), "{said}");
     let launches = of_kind(&lines, "launch_activity");
     let unique: BTreeSet<String> = launches
@@ -398,18 +426,20 @@ fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
             assert_eq!(count, Some(times.len()), "{list}");
         }
     }
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]
 fn prepage_finds_in_its_store_what_it_is_made_to_know() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-made");
-    let file = prepare(&directory, Phase::Prefetch);
-    let out = directory.join("launches.jsonl");
+    let stage = Stage::new("launch-made", Phase::Prefetch);
+    let Stage {
+        directory,
+        file,
+        out,
+        ..
+    } = &stage;
     let scenarios = ["--runs", "1", "--scenarios", "fast,other_versions"];
-    launch(&directory, &file, &out, &scenarios);
-    let lines = read(&out);
+    launch(directory, file, out, &scenarios);
+    let lines = read(out);
     let launches = of_kind(&lines, "launch");
     assert_eq!(launches.len(), 2, "{launches:?}");
     let (store, _) = Store::open(&directory.join("given")).expect("a store was made");
@@ -419,21 +449,18 @@ fn prepage_finds_in_its_store_what_it_is_made_to_know() {
         panic!("{:?}", launch.sequence.files);
     };
     assert_eq!((launch.phase, file.file.mtime_ns), (Phase::Prefetch, -1));
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]
 fn without_the_service_it_is_said_before_anything_is_launched() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch-detected");
-    prepare(&directory, Phase::Prefetch);
-    let out = directory.join("launches.jsonl");
+    let stage = Stage::new("launch-detected", Phase::Prefetch);
+    let Stage { directory, out, .. } = &stage;
     let before = traces();
     let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .args(["launch", "--scenarios", "cold,detected", "--prepage-bin"])
-        .arg(&directory)
+        .arg(directory)
         .arg("--out")
-        .arg(&out)
+        .arg(out)
         .args(["--", "true"])
         .output()
         .expect("run prepage-eval");
@@ -445,7 +472,6 @@ fn without_the_service_it_is_said_before_anything_is_launched() {
     );
     assert!(!out.exists(), "nothing was measured");
     assert_eq!(traces(), before);
-    fs::remove_dir_all(&directory).expect("remove the test's directory");
 }
 
 #[test]

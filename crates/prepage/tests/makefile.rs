@@ -1,5 +1,8 @@
 //! What make does with the programs that cargo built, wherever that was.
 
+mod common;
+
+use common::TempDir;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -63,13 +66,13 @@ fn programs_are_taken_from_where_cargo_builds_them() {
 
 #[test]
 fn what_is_installed_is_removed_again_but_for_settings() {
-    let directory = std::env::temp_dir().join(format!("prepage-makefile-{}", std::process::id()));
-    let built = directory.join("built");
+    let directory = TempDir::new();
+    let built = directory.path().join("built");
     std::fs::create_dir_all(built.join("release")).expect("mkdir");
     for program in ["prepage", "prepage-launch", "prepage-control", "prepaged"] {
         std::fs::write(built.join("release").join(program), "").expect("write");
     }
-    let destination = directory.join("installed");
+    let destination = directory.path().join("installed");
     let somebodys = destination.join("usr/local/bin/other");
     std::fs::create_dir_all(somebodys.parent().expect("parent")).expect("mkdir");
     std::fs::write(&somebodys, "").expect("write");
@@ -94,5 +97,4 @@ fn what_is_installed_is_removed_again_but_for_settings() {
         left.map(PathBuf::from).into(),
         "somebody's own files stay, and nothing of ours but the configuration"
     );
-    std::fs::remove_dir_all(&directory).expect("remove");
 }
