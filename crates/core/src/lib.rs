@@ -25,3 +25,4 @@ pub mod replay;
 pub mod rest;
 pub mod run_map;
 pub mod signal;
+pub mod wrappers;

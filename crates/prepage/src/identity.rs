@@ -14,15 +14,15 @@
 //!
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
-//! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`crate::wrappers`]) is not that program: it is
+//! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is
 //! named by what it runs; where that has another root directory, by both (`flatpak run org.x.Y`, `snap run x`). None of this holds a
 //! pid, a time or a random part, so that the name is the same after a restart: of the directory where an AppImage mounts
 //! itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
 use crate::cgroups::{Hierarchies, Membership};
 use crate::interpreters::{is_interpreter, is_shell, run_by, script_of};
-use crate::wrappers;
 use prepage_core::identity::{AppId, AppKind};
+use prepage_core::wrappers;
 use prepage_engine::Members;
 
 /// What is known of a process.

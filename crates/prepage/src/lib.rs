@@ -27,4 +27,3 @@ pub mod launch;
 pub mod service;
 pub mod sources;
 pub mod wire;
-pub mod wrappers;

@@ -5,6 +5,7 @@ use crate::display::input;
 use crate::error::{Context, Error, Result};
 use crate::packages;
 use crate::user::command_of;
+use prepage_core::wrappers::wrapped;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -47,23 +48,22 @@ const CONTEXTS: &[ContextAction] = &[
     },
 ];
 
-/// What a command is called that is not of a table: by its program, or by that which env(1) runs in an environment or
-/// dbus-run-session(1) with a message bus.
+/// What a command is called that is not of a table: by its program, or by that which it only runs in other surroundings.
 ///
 /// # Errors
 /// Where it names no program.
 pub fn name_of(command: &[impl AsRef<OsStr>]) -> Result<String> {
-    let mut words = command.iter().map(|word| Path::new(word.as_ref()));
-    let is_around = |word: &Path| word == Path::new("--") || word.to_string_lossy().contains('=');
-    let mut name = words.next().and_then(Path::file_name);
-    while name.is_some_and(|name| name == "env" || name == "dbus-run-session") {
-        let Some(run) = words.find(|word| !is_around(word)) else {
-            break;
-        };
-        name = run.file_name();
+    let mut words = command;
+    loop {
+        let program = words.first().map(|word| Path::new(word.as_ref()));
+        let name = program.and_then(Path::file_name);
+        let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
+        let name = name.to_string_lossy();
+        match wrapped(&name, words) {
+            Some(run) => words = run,
+            None => return Ok(name.into_owned()),
+        }
     }
-    let name = name.ok_or_else(|| Error::new("launch", "a command", "it names no program"))?;
-    Ok(name.to_string_lossy().into_owned())
 }
 
 /// Where somebody's own command runs, since it may name files there: the directory in which this program was called.
@@ -118,9 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_run_with_an_environment_or_a_bus_has_the_name() {
+    fn what_a_wrapper_runs_has_the_name() {
         let name = |command: &[&str]| name_of(command).unwrap();
         assert_eq!(name(&["/usr/bin/env", "A=b", "C=", "/bin/sh", "-c"]), "sh");
+        assert_eq!(name(&["env", "-C", "/", "nice", "/bin/sh"]), "sh");
         assert_eq!(name(&["env", "A=b"]), "env");
         assert_eq!(name(&["/opt/a=b/sh", "A=b"]), "sh");
         let with_bus = ["env", "A=b", "dbus-run-session", "--", "/bin/sh", "a"];

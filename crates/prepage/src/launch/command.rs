@@ -3,7 +3,7 @@
 //! one name, whether it is known by its command or by its process.
 
 use crate::identity::ProcessFacts;
-use crate::wrappers::wrapped;
+use prepage_core::wrappers::wrapped;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,13 +24,16 @@ pub fn future_process(command: &[OsString], owner: u32) -> Option<ProcessFacts> 
     let mut words = command.to_vec();
     let mut file = find(words.first()?)?;
     for _ in 0..STEPS_MAX {
-        let by_wrapper = || {
-            let name = file.file_name()?.to_str()?;
-            wrapped(name, &words).map(<[OsString]>::to_vec)
-        };
+        if let Some(split) = split_by_env(&file, &words) {
+            words = split;
+        }
+        let name = file.file_name().and_then(OsStr::to_str);
+        let by_wrapper = name.and_then(|name| wrapped(name, &words));
         // Some of them are scripts themselves.
-        let next = by_wrapper().or_else(|| interpreted(&file, &words));
-        let Some(next) = next.or_else(|| run_by_env(&file, &words)) else {
+        let Some(next) = by_wrapper
+            .map(<[OsString]>::to_vec)
+            .or_else(|| interpreted(&file, &words))
+        else {
             break;
         };
         file = find(next.first()?)?;
@@ -90,40 +93,29 @@ fn interpreted(file: &Path, words: &[OsString]) -> Option<Vec<OsString>> {
     Some(run)
 }
 
-/// The words that env(1) runs, as in `#!/usr/bin/env python3`.
-fn run_by_env(file: &Path, words: &[OsString]) -> Option<Vec<OsString>> {
+/// The words of an env(1) that is told to split some of them, as in `#!/usr/bin/env -S python3 -u`: the kernel gives the
+/// interpreter everything after it as one word.
+fn split_by_env(file: &Path, words: &[OsString]) -> Option<Vec<OsString>> {
+    const SPLITS: [&[u8]; 3] = [b"--split-string=", b"--split-string", b"-S"];
     if file.file_name()? != "env" {
         return None;
     }
-    let mut rest = words.get(1..)?;
-    while let Some((first, after)) = rest.split_first() {
-        let text = first.as_bytes();
-        match text {
-            b"-S" | b"--split-string" | b"-i" | b"--ignore-environment" | b"--" | b"-" => {
-                rest = after
-            }
-            b"-u" | b"--unset" | b"-C" | b"--chdir" => rest = after.get(1..)?,
-            _ if text.starts_with(b"-S") => {
-                let inner = OsStr::from_bytes(&text[2..]).to_os_string();
-                return split_words(inner, after);
-            }
-            _ if text.starts_with(b"-") || text.contains(&b'=') => rest = after,
-            // The kernel gives the interpreter everything after it as one argument: -S splits that.
-            _ => return split_words(first.clone(), after),
-        }
-    }
-    None
-}
-
-fn split_words(first: OsString, after: &[OsString]) -> Option<Vec<OsString>> {
-    let parts = first.as_bytes().split(|b| b.is_ascii_whitespace());
-    let mut words: Vec<OsString> = parts
-        .filter(|part| !part.is_empty())
-        .map(|part| OsString::from_vec(part.to_vec()))
-        .collect();
-    words.first()?;
-    words.extend_from_slice(after);
-    Some(words)
+    let options = words.iter().enumerate().skip(1);
+    let mut options = options.take_while(|(_, word)| word.as_bytes().starts_with(b"-"));
+    let (at, text) = options.find_map(|(at, word)| {
+        let text = |split: &&[u8]| word.as_bytes().strip_prefix(*split);
+        Some((at, SPLITS.iter().find_map(text)?))
+    })?;
+    let (text, after) = match text {
+        b"" => (words.get(at + 1)?.as_bytes(), at + 2),
+        text => (text, at + 1),
+    };
+    let parts = text.split(|b| b.is_ascii_whitespace());
+    let parts = parts.filter(|part| !part.is_empty());
+    let mut run = words[..at].to_vec();
+    run.extend(parts.map(|part| OsStr::from_bytes(part).to_owned()));
+    run.extend_from_slice(&words[after..]);
+    Some(run)
 }
 
 #[cfg(test)]
@@ -153,22 +145,27 @@ mod tests {
         let shell = script("shell", "#! /bin/sh -e\ntrue\n");
         let bare = script("bare", "true\n");
         let by_env = script("by-env", "#!/usr/bin/env -S sh -e\n");
+        let by_split = script("by-split", "#!/usr/bin/env --split-string=nice -n 5 sh\n");
+        let unsplit = script("unsplit", "#!/usr/bin/env sh -e\n");
         let twice = script("twice", &format!("#!{shell}\n"));
         let true_path = std::fs::canonicalize("/bin/true").expect("true");
         assert_eq!(name(&["true"]), true_path.to_str().map(str::to_owned));
-        for path in [&shell, &bare, &by_env] {
+        for path in [&shell, &bare, &by_env, &by_split] {
             assert_eq!(name(&[path, "x"]).as_ref(), Some(path));
         }
         // An interpreter that is a script itself: the kernel runs the shell with it.
         assert_eq!(name(&[&twice]), Some(shell.clone()));
-        assert_eq!(name(&["env", "A=b", &shell]), Some(shell.clone()));
+        // env(1) looks for `sh -e`, and there is none.
+        assert_eq!(name(&[&unsplit]), None);
         assert_eq!(name(&["sh", &shell]), Some(shell.clone()));
         let wrapper_script = script("gamemoderun", "#!/bin/sh\nexec \"$@\"\n");
         for wrapper in [
             "nice -n 5",
             "timeout 10",
             "setsid -w",
-            "env A=b nice timeout 9",
+            "env A=b",
+            "env - A=b nice timeout 9",
+            "env -u A -i -S nice",
             "setpriv --reuid=7 --clear-groups",
             &wrapper_script,
         ] {

@@ -8,162 +8,123 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A command that runs another: its name, the letters and the names of those of its options that take the next word as their
 /// value, and how many words of its own come before the command. None of them takes options after these.
-type Wrapper = (&'static str, &'static [u8], &'static [&'static str], usize);
+type Wrapper = (&'static str, &'static [u8], &'static str, usize);
 
-/// Those that run it where it was looked up. env(1) is one of them, with words of its own kind. Some are shell scripts.
-const WRAPPERS: [Wrapper; 25] = [
+/// Those that run it where it was looked up. Some are shell scripts.
+const WRAPPERS: [Wrapper; 39] = [
+    ("choom", b"np", "--adjust --pid", 0),
     (
         "chrt",
         b"DPT",
-        &["--sched-deadline", "--sched-period", "--sched-runtime"],
+        "--sched-deadline --sched-period --sched-runtime",
         1,
     ),
-    ("dbus-launch", b"", &["--config-file"], 0),
-    (
-        "dbus-run-session",
-        b"",
-        &["--config-file", "--dbus-daemon"],
-        0,
-    ),
-    ("doas", b"Cu", &[], 0),
-    ("firejail", b"", &[], 0),
-    ("gamemoderun", b"", &[], 0),
+    ("dbus-launch", b"", "--config-file", 0),
+    ("dbus-run-session", b"", "--config-file --dbus-daemon", 0),
+    ("doas", b"Cu", "", 0),
+    ("env", b"Cu", "--chdir --unset", 0),
+    ("fakeroot", b"bils", "--faked --fd-base --lib", 0),
+    ("firejail", b"", "", 0),
+    ("gamemoderun", b"", "", 0),
     (
         "ionice",
         b"cnPpu",
-        &["--class", "--classdata", "--pgid", "--pid", "--uid"],
+        "--class --classdata --pgid --pid --uid",
         0,
     ),
-    ("mangohud", b"", &[], 0),
-    ("nice", b"n", &["--adjustment"], 0),
-    ("nohup", b"", &[], 0),
+    ("mangohud", b"", "", 0),
+    ("nice", b"n", "--adjustment", 0),
+    ("nohup", b"", "", 0),
     (
         "numactl",
         b"CNPimpw",
-        &[
-            "--cpunodebind",
-            "--interleave",
-            "--membind",
-            "--physcpubind",
-            "--preferred",
-            "--preferred-many",
-            "--weighted-interleave",
-        ],
+        "--cpunodebind --interleave --membind --physcpubind --preferred --preferred-many \
+         --weighted-interleave",
         0,
     ),
-    ("pkexec", b"", &["--user"], 0),
-    ("prime-run", b"", &[], 0),
-    ("prlimit", b"op", &["--output", "--pid"], 0),
+    ("padsp", b"mns", "", 0),
+    ("pkexec", b"", "--user", 0),
+    ("prime-run", b"", "", 0),
+    ("primusrun", b"", "", 0),
+    ("prlimit", b"op", "--output --pid", 0),
+    ("proxychains", b"f", "", 0),
+    ("proxychains4", b"f", "", 0),
+    ("pw-jack", b"prs", "", 0),
     (
         "setpriv",
         b"",
-        &[
-            "--ambient-caps",
-            "--apparmor-profile",
-            "--bounding-set",
-            "--egid",
-            "--euid",
-            "--groups",
-            "--inh-caps",
-            "--landlock-access",
-            "--landlock-rule",
-            "--pdeathsig",
-            "--ptracer",
-            "--regid",
-            "--reuid",
-            "--rgid",
-            "--ruid",
-            "--seccomp-filter",
-            "--securebits",
-            "--selinux-label",
-        ],
+        "--ambient-caps --apparmor-profile --bounding-set --egid --euid --groups --inh-caps \
+         --landlock-access --landlock-rule --pdeathsig --ptracer --regid --reuid --rgid --ruid \
+         --seccomp-filter --securebits --selinux-label",
         0,
     ),
-    ("setsid", b"", &[], 0),
-    ("stdbuf", b"eio", &["--error", "--input", "--output"], 0),
+    ("setsid", b"", "", 0),
+    ("ssh-agent", b"EOPat", "", 0),
+    ("stdbuf", b"eio", "--error --input --output", 0),
+    (
+        "strace",
+        b"EIOPSUXabeopsu",
+        "--argv0 --attach --columns --detach-on --env --interruptible --output --string-limit \
+         --summary-sort-by --trace --trace-path --user",
+        0,
+    ),
     (
         "sudo",
         b"CDRTUghprtu",
-        &[
-            "--chdir",
-            "--chroot",
-            "--close-from",
-            "--command-timeout",
-            "--group",
-            "--host",
-            "--other-user",
-            "--prompt",
-            "--role",
-            "--type",
-            "--user",
-        ],
+        "--chdir --chroot --close-from --command-timeout --group --host --other-user --prompt \
+         --role --type --user",
         0,
     ),
     (
-        "systemd-inhibit",
-        b"",
-        &["--mode", "--what", "--who", "--why"],
+        "systemd-cat",
+        b"pt",
+        "--identifier --level-prefix --namespace --priority --stderr-priority",
         0,
     ),
+    ("systemd-inhibit", b"", "--mode --what --who --why", 0),
     (
         "systemd-run",
         b"EHMpu",
-        &[
-            "--description",
-            "--gid",
-            "--host",
-            "--machine",
-            "--nice",
-            "--property",
-            "--service-type",
-            "--setenv",
-            "--slice",
-            "--uid",
-            "--unit",
-            "--working-directory",
-        ],
+        "--description --gid --host --machine --nice --property --service-type --setenv --slice \
+         --uid --unit --working-directory",
         0,
     ),
-    ("taskset", b"", &[], 1),
-    ("time", b"fo", &["--format", "--output"], 0),
-    ("timeout", b"ks", &["--kill-after", "--signal"], 1),
-    ("torsocks", b"", &[], 0),
+    ("taskset", b"", "", 1),
+    ("time", b"fo", "--format --output", 0),
+    ("timeout", b"ks", "--kill-after --signal", 1),
+    ("torify", b"", "", 0),
+    ("torsocks", b"", "", 0),
+    ("uclampset", b"Mmp", "--pid", 0),
+    (
+        "unshare",
+        b"GRSlw",
+        "--boottime --load-interp --map-group --map-groups --map-user --map-users --monotonic \
+         --propagation --root --setgid --setgroups --setuid --wd",
+        0,
+    ),
     (
         "xvfb-run",
         b"efnpsw",
-        &[
-            "--auth-file",
-            "--error-file",
-            "--server-args",
-            "--server-num",
-            "--wait",
-            "--xauth-protocol",
-        ],
+        "--auth-file --error-file --server-args --server-num --wait --xauth-protocol",
         0,
     ),
 ];
 
-const CHROOT: Wrapper = ("chroot", b"", &["--groups", "--userspec"], 1);
+/// Those whose command follows `--`, whatever comes before it.
+const WRAPPERS_WITH_DASHES: [&str; 3] = ["gamescope", "uwsm", "uwsm-app"];
+
+const CHROOT: Wrapper = ("chroot", b"", "--groups --userspec", 1);
 
 /// The first of its words is `run`.
 const FLATPAK: Wrapper = (
     "flatpak",
     b"",
-    &[
-        "--arch",
-        "--branch",
-        "--command",
-        "--commit",
-        "--cwd",
-        "--filesystem",
-        "--runtime",
-        "--runtime-version",
-    ],
+    "--arch --branch --command --commit --cwd --filesystem --runtime --runtime-version",
     0,
 );
 
 /// Likewise.
-const SNAP: Wrapper = ("snap", b"r", &["--command", "--hook", "--revision"], 0);
+const SNAP: Wrapper = ("snap", b"r", "--command --hook --revision", 0);
 
 /// Options of bwrap(1) with two values; with none are those below, and `--unshare-...`; `--overlay` has three, all others one.
 const BWRAP_TWO: [&str; 14] = [
@@ -194,7 +155,9 @@ const BWRAP_NONE: [&str; 7] = [
 
 /// Whether a program of this name only runs others.
 pub fn is_wrapper(name: &str) -> bool {
-    WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name) || name == "env" || has_other_root(name)
+    WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name)
+        || WRAPPERS_WITH_DASHES.contains(&name)
+        || has_other_root(name)
 }
 
 /// Whether a program of this name runs others in another root directory.
@@ -204,9 +167,13 @@ pub fn has_other_root(name: &str) -> bool {
 
 /// The words of the command that a wrapper of this name runs where it is itself. `words` begin with the wrapper.
 pub fn wrapped<'a, W: AsRef<OsStr>>(name: &str, words: &'a [W]) -> Option<&'a [W]> {
+    if WRAPPERS_WITH_DASHES.contains(&name) {
+        let dashes = words.iter().position(|word| word.as_ref() == "--")?;
+        return words.get(dashes + 1..).filter(|words| !words.is_empty());
+    }
     let wrapper = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)?;
     let command = after_own(wrapper, words.get(1..)?)?;
-    // sudo(8) sets variables, as env(1) does.
+    // env(1) and sudo(8) set variables.
     let at = command.iter().position(|word| !is_assignment(word))?;
     Some(&command[at..])
 }
@@ -260,9 +227,9 @@ fn after_own<'a, W: AsRef<OsStr>>(
                 words = &words[1..];
                 break;
             }
-            [b'-', b'-', ..] => names.iter().any(|name| name.as_bytes() == word),
+            [b'-', b'-', ..] => names.split(' ').any(|name| name.as_bytes() == word),
             // What follows the first letter that takes a value is that value.
-            [b'-', options @ ..] if !options.is_empty() => {
+            [b'-', options @ ..] => {
                 let valued = options.iter().position(|letter| letters.contains(letter));
                 valued.is_some_and(|at| at + 1 == options.len())
             }
@@ -337,6 +304,24 @@ mod tests {
             ("mangohud --dlsym gimp", Some("gimp")),
             ("prime-run gimp", Some("gimp")),
             ("torsocks -i gimp", Some("gimp")),
+            ("choom -n 500 -- gimp", Some("gimp")),
+            ("env -u x --chdir / A=b C= gimp D=e", Some("gimp D=e")),
+            ("env - A=b gimp", Some("gimp")),
+            ("env A=b", None),
+            ("fakeroot -s x gimp", Some("gimp")),
+            ("padsp -n x gimp", Some("gimp")),
+            ("proxychains4 -qf x gimp", Some("gimp")),
+            ("pw-jack -p 256 gimp", Some("gimp")),
+            ("ssh-agent -a x gimp -D", Some("gimp -D")),
+            ("strace -fo x -e trace=file gimp -o y", Some("gimp -o y")),
+            ("strace -p 7", None),
+            ("systemd-cat -t x gimp", Some("gimp")),
+            ("uclampset -m 512 gimp", Some("gimp")),
+            ("unshare --map-user 7 -nw / gimp", Some("gimp")),
+            ("gamescope -W 1280 --backend sdl -- gimp x", Some("gimp x")),
+            ("gamescope --help", None),
+            ("uwsm app -s b -- gimp -- x", Some("gimp -- x")),
+            ("uwsm-app --", None),
             ("timeout 10", None),
             ("timeout", None),
             ("nice -n", None),
