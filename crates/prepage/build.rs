@@ -1,5 +1,5 @@
 //! Links the unwinder into the program where the C compiler brings it as a static library. `prepage run` starts with a
-//! cold page cache: to look libgcc_s.so up and read it costs each launch 0.4 ms (docs/measurements.md).
+//! cold page cache: to look libgcc_s.so up and read it costs each launch 0.4 ms (docs/measurements/launch.md).
 
 use std::path::Path;
 use std::process::Command;
