@@ -60,10 +60,10 @@ impl std::fmt::Display for Error {
             Self::NoDisplay(error) => write!(
                 f,
                 "no connection to {error}\n\
-                 Run the agent inside the session, or give it --display. Of Wayland's compositors sway and KWin\n\
-                 tell it the focus, and XWayland that of its own windows; GNOME Shell reports it by its extension\n\
-                 (gnome-extensions enable prepage@prepage.org). With others the onset of faults, thawing and\n\
-                 explicit calls work."
+                 Run the agent inside the session, or give it --display. Of Wayland's compositors sway, KWin and\n\
+                 gamescope tell it the focus, and XWayland that of its own windows. GNOME Shell reports it by\n\
+                 its extension (gnome-extensions enable prepage@prepage.org). With others the onset of faults,\n\
+                 thawing and explicit calls work."
             ),
             Self::DisplayEnded(error) | Self::Display(error) => f.write_str(error),
         }

@@ -1,5 +1,6 @@
-//! How the focus of windows reaches the service: by `prepage agent`, on an X display of its own, which needs Xvfb, and with
-//! sockets that speak as sway and KWin do; and by the extension of GNOME Shell, in the interpreter that it is for, which is gjs.
+//! How the focus of windows reaches the service: by `prepage agent`, on X displays of its own, which need Xvfb, as a window manager's
+//! and gamescope's are written to, and with sockets that speak as sway and KWin do; and by the extension of GNOME Shell, in the
+//! interpreter that it is for, which is gjs.
 
 mod common;
 
@@ -178,6 +179,62 @@ fn focus_is_reported_also_after_the_service_was_away() {
     let status = agent.0.wait().expect("ended");
     assert!(status.success(), "the agent ends with its X server");
     assert!(started.elapsed().as_secs() < 10);
+}
+
+#[test]
+fn focus_is_reported_from_a_session_of_gamescope() {
+    let (_server, display) = display();
+    let service = service();
+    let own = std::process::id();
+    track(&service, own);
+    let desktop = Desktop::open(&display);
+    let write = |name: &str, numbers: &[u32]| {
+        let connection = &desktop.connection;
+        let atom = connection.intern_atom(false, name.as_bytes());
+        let atom = atom.expect("sent").reply().expect("answered").atom;
+        let (mode, kind) = (PropMode::REPLACE, AtomEnum::CARDINAL);
+        let change = connection.change_property32(mode, desktop.root, atom, kind, numbers);
+        change.expect("sent").check().expect("done");
+    };
+    // A window of this number is of another process in the first X server, and of this one in a second.
+    const WINDOW: u32 = 0x0040_0001;
+    let windows = [WINDOW, 769, 1, WINDOW, 570, own];
+    write("GAMESCOPE_FOCUSABLE_WINDOWS", &windows);
+    let switch_to = |app: u32| {
+        write("GAMESCOPE_FOCUSED_APP", &[app]);
+        write("GAMESCOPE_FOCUSED_WINDOW", &[WINDOW]);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    let mut doctor = in_session(&service, &["doctor"], &[("DISPLAY", Path::new(&display))]);
+    let doctor = doctor.output().expect("prepage doctor");
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    assert!(said.contains("gamescope tells `prepage agent`"), "{said}");
+    let _agent = agent(&service, &display);
+    wait_until("the switch", || {
+        switch_to(769);
+        switch_to(570);
+        has_switch_by_focus(&service)
+    });
+    let reports = || {
+        let path = service.directory.path().join("agent");
+        std::fs::read_to_string(path).expect("reports")
+    };
+    let focus = |pid: u32| format!("focus of process {pid}:");
+    wait_until("its report", || {
+        let reports = reports();
+        let last = reports.lines().next_back();
+        reports.ends_with('\n') && last.is_some_and(|line| line.starts_with(&focus(own)))
+    });
+    // Active in its own server, shown or not; and shown already.
+    let before = reports();
+    desktop.switch_to();
+    switch_to(570);
+    switch_to(769);
+    wait_until("a report", || reports() != before);
+    let after = reports();
+    let since: Vec<&str> = after[before.len()..].lines().collect();
+    let is_one = matches!(since[..], [line] if line.starts_with(&focus(1)));
+    assert!(is_one, "{since:?}");
 }
 
 /// A message of sway's IPC.

@@ -60,6 +60,7 @@ APPS/app-gnome-org.gimp.GIMP-123.scope                          desktop:org.gimp
 APPS/app-flatpak-org.x.Y-123.scope/sub                          desktop:org.x.Y
 APPS/app-firefox@0a1b.service                                   desktop:firefox
 APPS/app-org.kde.kate-99.scope                                  desktop:org.kde.kate
+APPS/app-steam-app440-12345.scope                               desktop:steam-app440
 APPS/app-gnome-google\x2dchrome-7.scope                         desktop:google-chrome
 APPS/app-foo.service                                            desktop:foo
 APPS/snap.ff.ff-9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope      desktop:snap.ff.ff

@@ -254,8 +254,8 @@ Examples:
     Doctor,
     /// Report the focus of windows to the service, from your session
     ///
-    /// The session is one of X11, sway or KDE Plasma; one of GNOME has an extension of its shell instead. Runs until the session
-    /// ends; needs no rights. prepage-agent.service starts it with the session. It keeps running while the service is away.
+    /// The session is one of X11, sway, KDE Plasma or gamescope; one of GNOME has an extension of its shell instead. Runs until the
+    /// session ends; needs no rights. prepage-agent.service starts it with the session. It keeps running while the service is away.
     /// Only tracked applications are helped, unless service.track of the configuration is `focused`.
     #[command(after_long_help = "\
 Examples:
@@ -263,7 +263,7 @@ Examples:
   prepage agent --display :1
   prepage agent --verbose            say what is reported")]
     Agent {
-        /// The X display; without it, sway ($SWAYSOCK) or KWin ($WAYLAND_DISPLAY), or else $DISPLAY.
+        /// The X display; without it, sway ($SWAYSOCK) or KWin ($WAYLAND_DISPLAY), or else $DISPLAY. Of gamescope, its first one.
         #[arg(long, value_name = "DISPLAY")]
         display: Option<String>,
         /// Print each report with its delay.

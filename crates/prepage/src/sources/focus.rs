@@ -1,5 +1,6 @@
 //! Window focus: the process of the window that a person turns to. Runs in the unprivileged agent, never in the service.
 
+mod gamescope;
 mod plasma;
 mod sway;
 mod x11;
@@ -12,6 +13,8 @@ use std::env::var_os;
 pub enum FocusWatch {
     /// An X server. XWayland's too: of what runs by it.
     X11(Box<x11::FocusWatch>),
+    /// gamescope, by the first of its X servers.
+    Gamescope(Box<gamescope::FocusWatch>),
     /// sway.
     Sway(sway::FocusWatch),
     /// KWin.
@@ -36,10 +39,18 @@ impl FocusWatch {
                 }
             }
         }
-        match x11::FocusWatch::open(display) {
-            Ok(watch) => Ok((Self::X11(watch.into()), refused)),
+        match Self::of_x_server(display) {
+            Ok(watch) => Ok((watch, refused)),
             Err(error) => Err(refused.unwrap_or(error)),
         }
+    }
+
+    fn of_x_server(display: Option<&str>) -> Result<Self> {
+        let (connection, root) = x11::connect(display)?;
+        Ok(match gamescope::FocusWatch::open(connection, root)? {
+            Ok(watch) => Self::Gamescope(watch.into()),
+            Err(connection) => Self::X11(x11::FocusWatch::open(connection, root)?.into()),
+        })
     }
 
     /// Whether a session is there to connect to, by the variables that it sets.
@@ -62,6 +73,7 @@ impl FocusWatch {
     pub fn teller(&self) -> &'static str {
         match self {
             Self::X11(_) => "the X server",
+            Self::Gamescope(_) => "gamescope",
             Self::Sway(_) => "sway",
             Self::Plasma(_) => "KWin",
         }
@@ -74,6 +86,7 @@ impl FocusWatch {
     pub fn next_focus(&mut self) -> Result<i32> {
         match self {
             Self::X11(watch) => watch.next_focus(),
+            Self::Gamescope(watch) => watch.next_focus(),
             Self::Sway(watch) => watch.next_focus(),
             Self::Plasma(watch) => watch.next_focus(),
         }

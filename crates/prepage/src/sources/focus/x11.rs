@@ -38,18 +38,26 @@ pub struct FocusWatch {
     active: Window,
 }
 
+/// Connects, and watches the properties of the root window, which is returned too.
+///
+/// # Errors
+/// Where there is no X server, or it refuses.
+pub fn connect(display: Option<&str>) -> Result<(RustConnection, Window)> {
+    let (connection, screen) = x11rb::connect(display)?;
+    let root = connection.setup().roots[screen].root;
+    let events = ChangeWindowAttributesAux::new().event_mask(EventMask::PROPERTY_CHANGE);
+    connection
+        .change_window_attributes(root, &events)?
+        .check()?;
+    Ok((connection, root))
+}
+
 impl FocusWatch {
-    /// Connects, and watches the root window's properties.
+    /// Watches by this connection, as [`connect`] makes it.
     ///
     /// # Errors
-    /// Where there is no X server, or it refuses.
-    pub fn open(display: Option<&str>) -> Result<Self> {
-        let (connection, screen) = x11rb::connect(display)?;
-        let root = connection.setup().roots[screen].root;
-        let events = ChangeWindowAttributesAux::new().event_mask(EventMask::PROPERTY_CHANGE);
-        connection
-            .change_window_attributes(root, &events)?
-            .check()?;
+    /// Where the X server refuses.
+    pub fn open(connection: RustConnection, root: Window) -> Result<Self> {
         let [active, list, pid] = ["_NET_ACTIVE_WINDOW", "_NET_CLIENT_LIST", "_NET_WM_PID"]
             .map(|name| connection.intern_atom(false, name.as_bytes()));
         let atoms = Atoms {
