@@ -126,10 +126,9 @@ impl Named {
 
     /// The last part of the path of the executable that it means, if it means one.
     pub fn executable_name(&self) -> &str {
-        let path = self.executable.as_deref().unwrap_or(&self.text);
-        let name = base_name(path);
-        // An id ends with the owner.
-        name.rsplit_once('@').map_or(name, |(name, _)| name)
+        let id = || self.text.strip_prefix("executable:")?.rsplit_once('@');
+        let path = || id().map_or(&*self.text, |(name, _owner)| name);
+        base_name(self.executable.as_deref().unwrap_or_else(path))
     }
 }
 
@@ -443,10 +442,23 @@ pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
     wrappers::packaged(base, words).is_some() || wrappers::in_other_root(base, words).is_some()
 }
 
-/// Whether a program of this name may be named by its words: by a script, or by what it runs in another root directory.
-pub fn may_be_named_by_words(path: &str) -> bool {
-    let name = base_name(path);
-    wrappers::has_other_root(name) || is_interpreter(name)
+/// Whether these names may hold that of an executable's process by its words, as far as the executable and the words alone tell: by the
+/// script that it interprets, or by whatever it runs in another root directory. Words are read only where they matter.
+pub fn may_be_named_by_words(
+    exe: &str,
+    words: impl FnOnce() -> Vec<String>,
+    is_named: impl FnOnce(&str) -> bool,
+) -> bool {
+    let base = base_name(exe);
+    let script = || {
+        let process = ProcessFacts {
+            arguments: words(),
+            ..ProcessFacts::default()
+        };
+        script_of(&process, base)
+    };
+    wrappers::has_other_root(base)
+        || is_interpreter(base) && script().is_some_and(|script| is_named(&script))
 }
 
 /// The last part of a path.

@@ -1,7 +1,9 @@
 //! Every rule of identity, as a table: processes in, an application out.
 
 use prepage::cgroups::{Hierarchies, Membership};
-use prepage::identity::{Identity, ProcessFacts, Surroundings, identify, matches};
+use prepage::identity::{
+    Identity, Named, ProcessFacts, Surroundings, identify, matches, may_be_named_by_words,
+};
 use prepage_engine::Members;
 use prepage_kernel::{cgroup, mountinfo};
 use std::path::PathBuf;
@@ -499,6 +501,49 @@ fn what_runs_in_a_sandbox_is_no_part_of_who_made_it() {
         let found = chain(bwrap);
         assert_eq!(found.app.to_string(), "executable:/app/bin/x@1000");
         assert_eq!(found.main, 12);
+    }
+}
+
+#[test]
+fn words_are_read_where_they_may_name_what_is_looked_for() {
+    for (exe, words, read, expected) in [
+        ("/usr/bin/python3.11", "python3 /opt/x.py", true, true),
+        ("/usr/bin/python3.11", "python3 ./y.py", true, false),
+        ("/usr/bin/python3.11", "python3 -c x.py", true, false),
+        ("/usr/bin/dash", "sh -c x.py", true, false),
+        ("/usr/bin/dash", "/bin/sh x.py", true, true),
+        ("/usr/bin/bash", "bash", true, false),
+        ("/usr/bin/java", "java -jar a/x.py", true, true),
+        ("/usr/bin/gcc", "gcc x.py", false, false),
+        // What it names in its other root directory is not told by the last word alone.
+        ("/usr/bin/flatpak", "flatpak run org.x.Y", false, true),
+        ("/usr/bin/bwrap", "bwrap x", false, true),
+    ] {
+        let mut is_read = false;
+        let words = || {
+            is_read = true;
+            words.split(' ').map(str::to_owned).collect()
+        };
+        let found =
+            may_be_named_by_words(exe, words, |name| name.ends_with("/x.py") || name == "x.py");
+        assert_eq!((is_read, found), (read, expected), "{exe}");
+    }
+}
+
+#[test]
+fn what_was_typed_names_an_executable() {
+    for (text, executable, expected) in [
+        ("gimp", None, "gimp"),
+        ("gimp", Some("/usr/bin/gimp-2.10"), "gimp-2.10"),
+        ("/opt/x/run@2.py", None, "run@2.py"),
+        ("executable:/opt/x/run@2.py@1000", None, "run@2.py"),
+        ("python -m x", None, "python -m x"),
+    ] {
+        let named = Named {
+            text: text.into(),
+            executable: executable.map(Into::into),
+        };
+        assert_eq!(named.executable_name(), expected, "{text}");
     }
 }
 

@@ -1140,6 +1140,33 @@ fn the_service_sees_the_first_launch_of_a_listed_application() {
     drop((app, others));
 }
 
+/// What an interpreter runs is told from its words, before anything else of it is looked up.
+#[test]
+fn the_service_sees_the_launch_of_a_listed_script() {
+    let apps = TempDir::new();
+    let wait = "exec 3<> \"$0.pipe\"; read x <&3\n";
+    let scripts = ["other", "listed@2.sh"].map(|name| {
+        let path = script(&apps, name, wait, 0o644);
+        let pipe = format!("{path}.pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        path
+    });
+    let service = Service::listing(&["listed@2.sh"]);
+    let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+    let running = scripts.each_ref().map(|path| {
+        let mut command = Command::new("setsid");
+        common::application_by(&shell, command.arg("/bin/sh").arg(path))
+    });
+    let seen = || {
+        let all = service.launches().into_iter();
+        all.map(|l| l["app"].clone()).collect::<Vec<_>>()
+    };
+    wait_until("the launch", || !seen().is_empty());
+    assert_eq!(seen(), [format!("executable:{}@0", scripts[1])]);
+    drop(running);
+}
+
 /// As Wine has its server execute what was asked for: what leaves the process tree of a launch is no other launch.
 #[test]
 fn what_a_launch_executes_elsewhere_is_no_launch_of_its_own() {

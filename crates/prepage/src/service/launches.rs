@@ -265,14 +265,17 @@ impl Service {
                 _ => has_groups = true,
             }
         }
-        // What cannot be one of them is not looked up in /proc, but for its group and where a link leads.
+        // What cannot be one of them is not looked up in /proc, but for where a link leads, an interpreter's words, and its group: a
+        // build executes thousands of shells.
         let is_named = |path: &str| names.contains(base_name(path));
         let wants = |pid: i32, path: &str| {
-            let is_link_to_one =
-                || process::exe(pid).is_ok_and(|exe| is_named(&exe.to_string_lossy()));
-            let is_looked_up = || is_named(path) || may_be_named_by_words(path);
+            let is_one_by_exe = || {
+                let exe = process::exe(pid).unwrap_or_default();
+                let (exe, words) = (exe.to_string_lossy(), || discover::arguments(pid));
+                is_named(&exe) || may_be_named_by_words(&exe, words, is_named)
+            };
             let has_group = || has_groups && may_be_named_by_group(&memberships(pid));
-            is_any || is_looked_up() || is_link_to_one() || has_group()
+            is_named(path) || is_one_by_exe() || has_group() || is_any && is_interactive(pid)
         };
         let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
         let execs = execs.map(|execs| execs.drain(wants)).unwrap_or_default();
