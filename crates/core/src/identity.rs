@@ -1,6 +1,7 @@
 //! What applications, process instances and files are known by.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub struct AppId {
     pub owner: u32,
 }
 
+/// An application's id, `executable:/usr/bin/gimp@1000`, on one line: whoever names a program chooses what its path holds, and
+/// this goes to logs and terminals.
 impl std::fmt::Display for AppId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.kind {
@@ -40,8 +43,20 @@ impl std::fmt::Display for AppId {
             AppKind::Executable => "executable",
             AppKind::Named => "named",
         };
-        write!(f, "{kind}:{}@{}", self.name, self.owner)
+        write!(f, "{kind}:{}@{}", printable(&self.name), self.owner)
     }
+}
+
+/// A text with its control characters as Rust writes them, `\u{1b}`.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.into(),
+    };
+    text.chars().map(escaped).collect::<String>().into()
 }
 
 /// The owner of most of these applications, of several the highest user id: who gives way where a table that all users

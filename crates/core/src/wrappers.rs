@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 type Wrapper = (&'static str, &'static [u8], &'static str, usize);
 
 /// Those that run it where it was looked up. Some are shell scripts.
-const WRAPPERS: [Wrapper; 39] = [
+const WRAPPERS: [Wrapper; 40] = [
     ("choom", b"np", "--adjust --pid", 0),
     (
         "chrt",
@@ -25,6 +25,7 @@ const WRAPPERS: [Wrapper; 39] = [
     ("env", b"Cu", "--chdir --unset", 0),
     ("fakeroot", b"bils", "--faked --fd-base --lib", 0),
     ("firejail", b"", "", 0),
+    ("flock", b"Ew", "--conflict-exit-code --timeout --wait", 1),
     ("gamemoderun", b"", "", 0),
     (
         "ionice",
@@ -309,6 +310,8 @@ mod tests {
             ("env - A=b gimp", Some("gimp")),
             ("env A=b", None),
             ("fakeroot -s x gimp", Some("gimp")),
+            ("flock -w 5 /run/x.lock gimp -w", Some("gimp -w")),
+            ("flock 9", None),
             ("padsp -n x gimp", Some("gimp")),
             ("proxychains4 -qf x gimp", Some("gimp")),
             ("pw-jack -p 256 gimp", Some("gimp")),

@@ -200,12 +200,17 @@ impl Roster {
             }
             stays
         });
-        for pid in present.into_iter().take(MEMBERS_MAX) {
+        for pid in present {
+            if followed.members.len() == MEMBERS_MAX {
+                break;
+            }
             if followed.members.contains_key(&pid) {
                 continue;
             }
-            // A process that vanished meanwhile, or that we may not look into, is none of ours.
-            let Ok(member) = open_member(pid, self.instances) else {
+            // A process that vanished meanwhile, or that we may not look into, is none of ours; nor is one that has another user's
+            // rights, among those of a user: who owns the application gets to know what its processes use.
+            let member = open_member(pid, app.owner, self.instances);
+            let Some(member) = member.ok().flatten() else {
                 continue;
             };
             self.instances += 1;
@@ -228,13 +233,18 @@ fn is_same_instance(member: &Member) -> bool {
         && process::exec_generation(member.instance.pid).ok() == Some(member.generation)
 }
 
-/// `exec` is a number that no instance has had: the generation may be that of the program before.
-fn open_member(pid: i32, exec: u64) -> prepage_kernel::Result<Member> {
+/// `exec` is a number that no instance has had: the generation may be that of the program before. `None` where it has rights that the
+/// owner, root apart, does not have, as a set-user-id program.
+fn open_member(pid: i32, owner: u32, exec: u64) -> prepage_kernel::Result<Option<Member>> {
     let process = Process::open(pid)?;
     let status = process::status(pid)?;
+    let is_owners = status.uid.are_all(owner) && status.gid.are_all(status.gid.real);
+    if owner != 0 && !is_owners {
+        return Ok(None);
+    }
     let generation = process::exec_generation(pid)?;
     let pagemap = process.pagemap()?;
-    Ok(Member {
+    Ok(Some(Member {
         instance: Instance {
             pid,
             start_ticks: process.id().start_ticks,
@@ -248,7 +258,7 @@ fn open_member(pid: i32, exec: u64) -> prepage_kernel::Result<Member> {
             groups: status.groups,
         },
         generation,
-    })
+    }))
 }
 
 /// The processes that are there now.

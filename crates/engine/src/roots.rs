@@ -1,7 +1,10 @@
 //! The root directories in which an application's files are to be found.
 
-use crate::members::Member;
+use crate::members::{Member, Rights};
+use crate::observe::files::InodeKey;
+use crate::observe::resolve::present_version;
 use prepage_core::identity::FileId;
+use prepage_kernel::credentials::FsUser;
 use prepage_kernel::open::{self, FileStat, open_in_root, process_root};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +28,11 @@ pub fn processes(members: &[Arc<Member>]) -> Vec<&Member> {
 
 /// Root directories of an application's processes, each once, in their processes' order.
 #[derive(Debug)]
-pub struct Roots(Vec<(i32, OwnedFd)>);
+pub struct Roots {
+    directories: Vec<(i32, OwnedFd)>,
+    /// Whose rights files are looked up with, where those of the thread are others.
+    rights: Option<Rights>,
+}
 
 /// What became of a file that was learned.
 #[derive(Debug)]
@@ -56,21 +63,46 @@ impl Roots {
                 break;
             }
         }
-        Self(roots)
+        Self {
+            directories: roots,
+            rights: None,
+        }
+    }
+
+    /// The same, in which files are looked up with these rights.
+    pub fn seen_by(self, rights: &Rights) -> Self {
+        Self {
+            rights: Some(rights.clone()),
+            ..self
+        }
     }
 
     /// Processes that have them, one for each.
     pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
-        self.0.iter().map(|(pid, _)| *pid)
+        self.directories.iter().map(|(pid, _)| *pid)
     }
 
-    /// The directories.
-    pub fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(|(_, root)| root.as_fd())
+    fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.directories.iter().map(|(_, root)| root.as_fd())
+    }
+
+    /// Enters the rights, while what is returned lives; `None` where the kernel refuses.
+    fn enter(&self) -> Option<Option<FsUser>> {
+        self.rights.as_ref().map(Rights::enter).transpose().ok()
+    }
+
+    /// As [`present_version`], in the first of them that has it.
+    pub fn present_version(&self, key: InodeKey, path: &Arc<str>) -> Option<FileId> {
+        let _user = self.enter()?;
+        let mut directories = self.directories();
+        directories.find_map(|root| present_version(root, key, path))
     }
 
     /// As [`open_version`], in the first of them that has it.
     pub fn open(&self, file: &FileId) -> Found {
+        let Some(_user) = self.enter() else {
+            return Found::Denied;
+        };
         let mut found = Found::Stale;
         for root in self.directories() {
             match open_version(root, file) {

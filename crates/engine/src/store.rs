@@ -17,7 +17,7 @@ use prepage_core::identity::{AppId, owner_of_most};
 use prepage_core::launch::manager::{LaunchState, Phase};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -278,9 +278,7 @@ impl Store {
 
     fn put(&mut self, stored: StoredProfile) {
         let bytes = encode(&stored, None);
-        if bytes.len() <= PROFILE_BYTES_MAX {
-            self.queue(Task::Write(self.path_of(&stored.app), bytes));
-        }
+        self.queue(Task::Write(self.path_of(&stored.app), bytes));
         self.apps.insert(stored.app.clone(), stored);
         if self.apps.len() > APPS_MAX {
             let untracked = self.apps.values().filter(|s| s.tracked.is_none());
@@ -307,7 +305,11 @@ impl Store {
     }
 }
 
-/// The file of an application's profile.
+/// Most characters of an application's id in the name of its file.
+const NAME_CHARACTERS_MAX: usize = 120;
+
+/// The file of an application's profile. Its owner is in the name whatever that is cut to, so that nobody can choose a name of which
+/// the checksum is that of another user's.
 fn profile_path(dir: &Path, app: &AppId) -> PathBuf {
     let text = app.to_string();
     let readable: String = text
@@ -319,12 +321,14 @@ fn profile_path(dir: &Path, app: &AppId) -> PathBuf {
                 '_'
             }
         })
-        .take(120)
+        .take(NAME_CHARACTERS_MAX)
         .collect();
-    dir.join(format!(
-        "{readable}-{:08x}.profile",
-        crc32fast::hash(text.as_bytes())
-    ))
+    let owner = match text.chars().count() > NAME_CHARACTERS_MAX {
+        true => format!("@{}", app.owner),
+        false => String::new(),
+    };
+    let checksum = crc32fast::hash(text.as_bytes());
+    dir.join(format!("{readable}{owner}-{checksum:08x}.profile"))
 }
 
 /// Takes the store's lock, which is held while the file is open.
@@ -374,6 +378,8 @@ fn run_writer(tasks: &Receiver<Task>) {
     let mut warn: fn(&str) = |warning| eprintln!("{warning}");
     // A full disk fails every write: the first says it.
     let mut is_failing = false;
+    // What was to be written over is not what the number of launches is of.
+    let mut outdated = BTreeSet::new();
     while let Ok(first) = tasks.recv() {
         // Only the last of several versions of a file needs writing.
         let mut pending: BTreeMap<PathBuf, Task> = BTreeMap::new();
@@ -396,10 +402,18 @@ fn run_writer(tasks: &Receiver<Task>) {
                 Task::Write(..) if is_newer_at(&path) => Err(std::io::Error::other(
                     "a newer version's profile is there, and stays",
                 )),
+                Task::Write(_, bytes) if bytes.len() > PROFILE_BYTES_MAX => Err(
+                    std::io::Error::other(format!("larger than {PROFILE_BYTES_MAX} bytes")),
+                ),
                 Task::Write(_, bytes) => replace(&path, &bytes),
+                Task::LeftAlone(..) if outdated.contains(&path) => continue,
                 Task::LeftAlone(_, left) => write_left_alone(&path, left),
                 _ => fs::remove_file(&path),
             };
+            match &result {
+                Ok(()) => _ = outdated.remove(&path),
+                Err(_) => _ = outdated.insert(path.clone()),
+            }
             if let Err(error) = &result
                 && !is_failing
             {

@@ -2,6 +2,13 @@
 //! what the estimators would choose.
 #![forbid(unsafe_code)]
 
+/// As the standard library's, which would end the program where nobody reads its progress any more.
+macro_rules! eprintln {
+    ($($part:tt)*) => {
+        _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($part)*)))
+    };
+}
+
 mod apps;
 mod attempts;
 mod circumstances;

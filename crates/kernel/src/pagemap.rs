@@ -185,9 +185,11 @@ impl Pagemap {
     }
 
     /// Whether the address space is still some process's: after an exec it is not.
+    ///
+    /// Asked by a read that is not of whole entries: of an address space that is gone the kernel reads nothing, of another it refuses
+    /// that with EINVAL, before it waits for the lock of the address space (pagemap_read() in fs/proc/task_mmu.c).
     pub fn is_of_living(&self) -> bool {
-        self.read(0, &mut [PageEntry::default()])
-            .is_ok_and(|read| read == 1)
+        rustix::io::pread(&self.fd, &mut [0_u8], 0) == Err(rustix::io::Errno::INVAL)
     }
 
     /// Reads the entries of the pages from `first_page` on and returns how many were read: fewer than asked at the end

@@ -273,6 +273,13 @@ pub struct Ids {
     pub file_system: u32,
 }
 
+impl Ids {
+    /// Whether it is this one in every respect, so that it has no other's rights and cannot return to any.
+    pub fn are_all(&self, id: u32) -> bool {
+        [self.real, self.effective, self.saved, self.file_system] == [id; 4]
+    }
+}
+
 /// What /proc/PID/status says (the fields that prepage uses). Memory fields are 0 for a kernel thread or a zombie.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStatus {
@@ -378,15 +385,24 @@ pub fn mount_namespace(pid: i32) -> Result<u64> {
     }
 }
 
-/// The arguments. The process can overwrite them, so this is a claim, not a fact. Empty for kernel threads and zombies.
+/// Most bytes of a process's arguments that are read. Any process may say that all of its memory is its arguments
+/// (PR_SET_MM_MAP, prctl(2)).
+const CMDLINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Most arguments that are told apart.
+const ARGUMENTS_MAX: usize = 4_096;
+
+/// The arguments, the first of very many. The process can overwrite them, so this is a claim, not a fact. Empty for kernel threads
+/// and zombies.
 pub fn cmdline(pid: i32) -> Result<Vec<OsString>> {
-    let bytes = text::read_bytes(format!("/proc/{pid}/cmdline"))?;
+    let bytes = text::read_at_most(format!("/proc/{pid}/cmdline"), CMDLINE_BYTES_MAX)?;
     let trimmed = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
     if trimmed.is_empty() {
         return Ok(Vec::new());
     }
     Ok(trimmed
         .split(|&byte| byte == 0)
+        .take(ARGUMENTS_MAX)
         .map(|argument| OsStr::from_bytes(argument).to_owned())
         .collect())
 }

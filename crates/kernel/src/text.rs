@@ -9,12 +9,17 @@ const READ_BYTES: usize = 4_096;
 
 /// Reads a whole file: open, one read that gets it all, another that finds the end, close.
 pub(crate) fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    read_at_most(path, u64::MAX)
+}
+
+/// Reads a file whose length is somebody else's choice: so many bytes of it at most.
+pub(crate) fn read_at_most(path: impl AsRef<Path>, bytes_max: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let failed = |error: std::io::Error| Error::new("read", path.to_string_lossy(), error);
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::with_capacity(READ_BYTES);
     // `File::read_to_end` would ask for the size first, and read into a buffer of that; `Take` reads into what is there.
-    let read = file.take(u64::MAX).read_to_end(&mut bytes);
+    let read = file.take(bytes_max).read_to_end(&mut bytes);
     read.map_err(failed)?;
     Ok(bytes)
 }
@@ -132,6 +137,8 @@ mod tests {
         }
         std::fs::remove_file(&path).expect("it is there");
         assert!(read_bytes(&path).is_err());
+        let some = read_at_most("/proc/self/stat", 3).expect("every process has it");
+        assert_eq!(some.len(), 3);
         let stat = read_bytes("/proc/self/stat").expect("every process has it");
         assert!(stat.ends_with(b"\n"));
     }

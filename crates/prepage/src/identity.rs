@@ -10,7 +10,8 @@
 //! 3. **A control group of its own** in version 2, memory, systemd or freezer: any group that is not the root, not
 //!    that of PID 1, and neither ours nor above ours. Named by the program at the top of its process tree.
 //! 4. **The process tree**: up from the process while the parent runs the same executable, or belongs to the same
-//!    session, but never to a shell, a session's leader, a window manager or another owner. Named by that program.
+//!    session, but never to a shell, a session's leader, a window manager or another owner; nor beyond a program that is asked for
+//!    by name, as the configuration lists it. Named by that program.
 //!
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
@@ -53,6 +54,19 @@ pub struct Surroundings {
     pub init_groups: Vec<Membership>,
     /// Control groups of the service itself.
     pub own_groups: Vec<Membership>,
+    /// Applications that are asked for by name: each is one by itself, whatever launched it.
+    pub named: Vec<Named>,
+}
+
+impl Surroundings {
+    /// Whether a process is of an application that is asked for by name, and its parent is not.
+    fn begins_named(&self, process: &ProcessFacts, parent: &ProcessFacts) -> bool {
+        let Some(app) = program(process).filter(|_| !self.named.is_empty()) else {
+            return false;
+        };
+        let is_named = self.named.iter().any(|named| named.means(&app));
+        is_named && program(parent).is_none_or(|other| other != app)
+    }
 }
 
 /// A running copy of an application, as found from one of its processes.
@@ -72,7 +86,8 @@ pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identit
     let process = chain.first().filter(|p| p.exe.is_some() && p.pid > 1)?;
     let by_unit = || named_group(process, around);
     if let Some((kind, name, group)) = by_unit() {
-        let main = &chain[tree_root(chain, |p| p.groups.iter().any(|g| g.is_within(&group)))];
+        let inside = |p: &ProcessFacts| p.groups.iter().any(|g| g.is_within(&group));
+        let main = &chain[tree_root(chain, around, inside)];
         let directory = around.hierarchies.directory(&group)?;
         return Some(Identity {
             app: AppId {
@@ -89,7 +104,7 @@ pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identit
         Some(group) => p.groups.iter().any(|g| g.is_within(group)),
         None => true,
     };
-    let main = &chain[tree_root(chain, inside)];
+    let main = &chain[tree_root(chain, around, inside)];
     let directory = group.as_ref().and_then(|g| around.hierarchies.directory(g));
     Some(Identity {
         app: program(main)?,
@@ -339,8 +354,15 @@ fn own_group(process: &ProcessFacts, around: &Surroundings) -> Option<Membership
 }
 
 /// Index in `chain` of the topmost ancestor that belongs to the same application.
-fn tree_root(chain: &[ProcessFacts], inside: impl Fn(&ProcessFacts) -> bool) -> usize {
-    let is_part = |pair: &&[ProcessFacts]| may_be_one(&pair[0], &pair[1]) && inside(&pair[1]);
+fn tree_root(
+    chain: &[ProcessFacts],
+    around: &Surroundings,
+    inside: impl Fn(&ProcessFacts) -> bool,
+) -> usize {
+    let is_part = |pair: &&[ProcessFacts]| {
+        let (process, parent) = (&pair[0], &pair[1]);
+        may_be_one(process, parent) && inside(parent) && !around.begins_named(process, parent)
+    };
     chain.windows(2).take_while(is_part).count()
 }
 
@@ -354,7 +376,7 @@ pub fn may_be_one(child: &ProcessFacts, parent: &ProcessFacts) -> bool {
 }
 
 /// Programs that run others on behalf of a person: what they run is not part of them.
-const SESSION_PROGRAMS: [&str; 60] = [
+const SESSION_PROGRAMS: [&str; 65] = [
     "systemd",
     "init",
     "bash",
@@ -415,6 +437,11 @@ const SESSION_PROGRAMS: [&str; 60] = [
     "lxpanel",
     "dmenu",
     "rofi",
+    ".xinitrc",
+    "xinitrc",
+    ".xsession",
+    "Xsession",
+    "sx",
 ];
 
 /// Whether it is a program that a person uses to run others.

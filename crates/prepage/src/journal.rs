@@ -1,5 +1,6 @@
 //! Log lines on standard error. Under systemd each begins with its level, which the journal takes off and keeps.
 
+use prepage_core::identity::printable;
 use std::io::Write;
 use std::sync::OnceLock;
 
@@ -21,6 +22,9 @@ pub fn log(level: Level, message: std::fmt::Arguments<'_>) {
         Level::Warning => (4, "warning: "),
         Level::Info => (6, ""),
     };
+    // What it names may have been named by anybody.
+    let message = message.to_string();
+    let message = printable(&message);
     let line = match goes_to_journal() {
         true => format!("<{number}>{message}\n"),
         false => format!("prepaged: {word}{message}\n"),

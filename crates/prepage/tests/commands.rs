@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Service, TempDir, application, is_root, wait_until};
+use common::{Service, TempDir, application, application_by, is_root, program, wait_until};
+use prepage_kernel::testing::group::{Group, v1};
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -370,6 +372,94 @@ fn applications_of_the_configuration_are_tracked_when_they_are_found() {
     );
 }
 
+/// A program that a script launches is that script's, unless it is asked for by its own name.
+#[test]
+fn what_is_asked_for_by_name_is_found_below_a_script() {
+    let apps = TempDir::new();
+    let (listed, tracked) = (program(&apps, "listed"), program(&apps, "tracked"));
+    let script = apps.path().join("script");
+    let lines = format!(
+        "{} 600 &\n{} 600 &\nwait\n",
+        listed.display(),
+        tracked.display()
+    );
+    std::fs::write(&script, lines).expect("written");
+    let service = Service::listing(&["listed"]);
+    let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+    let mut command = Command::new("setsid");
+    let running = application_by(&shell, command.arg("/bin/sh").arg(&script));
+    let children = || prepage_kernel::process::tree(running.pid(), 9);
+    wait_until("its children", || children().len() == 3);
+    let names = || {
+        let status = service.json(&["status"]);
+        let apps = status["apps"].as_array().expect("a list").iter();
+        apps.map(|app| app["app"].as_str().expect("text").to_owned())
+            .collect::<Vec<_>>()
+    };
+    let id = |path: &Path| format!("executable:{}@0", path.display());
+    wait_until("the listed one", || names() == [id(&listed)]);
+    service.call(&["track", "--name", "tracked"]);
+    assert_eq!(names(), [id(&listed), id(&tracked)]);
+    // Whose the script is was not asked.
+    let pid = running.pid().to_string();
+    service.call(&["track", "--pid", &pid]);
+    assert!(names().contains(&id(&script)), "{:?}", names());
+    for pid in children() {
+        let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+        _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// Whoever names a file chooses what is printed of it, to root's terminal and to the log.
+#[test]
+fn control_characters_of_a_name_are_told_as_text() {
+    let apps = TempDir::new();
+    let app = application(&apps, "red\u{1b}[31m\nline");
+    let service = Service::start("");
+    let said = service.call(&["track", "--pid", &app.pid().to_string()]);
+    let name = "/red\\u{1b}[31m\\nline@0";
+    for told in [
+        said,
+        service.call(&["status"]),
+        service.call(&["apps", "list"]),
+    ] {
+        assert!(told.contains(name), "{told}");
+    }
+    let id = service.json(&["status"])["apps"][0]["app"].clone();
+    assert!(
+        service
+            .call(&["explain", id.as_str().expect("text")])
+            .contains(name)
+    );
+}
+
+/// The processes of a control group that is a user's and others'.
+#[test]
+fn a_user_is_shown_nothing_of_others_in_a_shared_group() {
+    assert!(is_root(), "this test needs root, to become another user");
+    const NOBODY: u32 = 65_534;
+    let group = Group::create(&v1("memory"));
+    let place = |pid: i32| group.write("cgroup.procs", pid);
+    let apps = TempDir::new();
+    let roots = application(&apps, "roots");
+    place(roots.pid());
+    let own = std::fs::canonicalize("/bin/sleep").expect("sleep");
+    let mut command = Command::new("setsid");
+    command
+        .arg("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let own = application_by(&own, command.arg(&own).arg("600"));
+    place(own.pid());
+    let service = Service::start("");
+    let tracked = service.call_as(NOBODY, &["track", "--pid", &own.pid().to_string()]);
+    assert!(tracked.status.success(), "{tracked:?}");
+    let status = service.json(&["status"]);
+    assert_eq!(status["apps"][0]["processes"], 1, "{status}");
+    let members = status["apps"][0]["members"].as_str().expect("text");
+    assert!(members.contains("group"), "{members}");
+    drop((own, roots));
+}
+
 #[test]
 fn profiles_are_exported_and_imported() {
     let service = Service::start("");
@@ -432,10 +522,11 @@ fn other_users_see_and_touch_only_what_is_theirs() {
         &["switch", "begin", "--pid", &pid],
         &["switch", "end", "--pid", &pid],
     ] {
-        assert!(
-            refused(arguments).contains("belongs to user 0"),
-            "{arguments:?}"
-        );
+        let said = refused(arguments);
+        let expected = format!("there is no process {pid} of yours");
+        assert!(said.contains(&expected), "{arguments:?}: {said}");
+        // Nor is it told what it is.
+        assert!(!said.contains("roots"), "{arguments:?}: {said}");
     }
     assert!(refused(&["mode", "off"]).contains("only root"));
     assert!(refused(&["policy", "big1"]).contains("only root"));

@@ -7,7 +7,7 @@ use crate::observe::faults::FaultBuffer;
 use crate::observe::file_pages;
 use crate::observe::files::{FileEvents, FilesSeen, InodeKey};
 use crate::observe::opens::Opening;
-use crate::observe::resolve::{Paths, View, present_version};
+use crate::observe::resolve::{Paths, View};
 use crate::observe::shared;
 use crate::observe::waits::late;
 use crate::params::ObserveParams;
@@ -146,7 +146,12 @@ fn collect_files(
     seen: &mut Observation,
 ) {
     let processes = roots::processes(&task.members);
-    let roots = Roots::of(processes.iter().map(|process| process.instance.pid));
+    let Some(oldest) = processes.first() else {
+        return;
+    };
+    let pids = processes.iter().map(|process| process.instance.pid);
+    // Nobody learns of files that the application's owner could not find.
+    let roots = Roots::of(pids).seen_by(&oldest.rights);
     if roots.pids().next().is_none() {
         // The application has ended: its files cannot be named any more.
         return;
@@ -168,10 +173,7 @@ fn collect_files(
         .map(|file| (file.clone(), (file.device, file.inode)))
         .collect();
     for (key, events) in theirs {
-        let present = |path| {
-            let mut directories = roots.directories();
-            directories.find_map(|root| present_version(root, *key, path))
-        };
+        let present = |path| roots.present_version(*key, path);
         match paths.get(key).and_then(present) {
             Some(file) => drop(files.insert(file, *key)),
             None => {

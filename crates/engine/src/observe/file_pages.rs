@@ -17,7 +17,7 @@ use prepage_core::file::{FileObservation, RANKS};
 use prepage_core::identity::FileId;
 use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::page::page_size;
-use prepage_kernel::pagemap::PageEntry;
+use prepage_kernel::pagemap::Categories;
 use prepage_kernel::{maps, mincore};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -124,20 +124,32 @@ pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<In
             }
             let whole = mapping.pages_of_file();
             let whole = Extent::between(whole.start, whole.end);
-            let mut entries = vec![PageEntry::default(); whole.len as usize];
-            let read = member.pagemap.read(mapping.pages().start, &mut entries);
-            let read = read.unwrap_or(0);
-            let is_there = |e: &PageEntry| e.present() && e.file_or_shared();
-            let there = (whole.start..)
-                .zip(&entries[..read])
-                .filter(|(_, e)| is_there(e));
-            let there = ExtentSet::from_pages(there.map(|(page, _)| page).collect());
+            let there = present_pages(member, mapping.pages().start, whole);
             let file = files.entry(key).or_default();
             file.present = file.present.union(&there);
             file.mappable = file.mappable.union(&ExtentSet::from(vec![whole]));
         }
     }
     files
+}
+
+/// The pages of a file's extent that are mapped from this page of the address space on: a mapping may be of terabytes, of a sparse
+/// file.
+fn present_pages(member: &Member, first: u64, file: Extent) -> ExtentSet {
+    let is_there = Categories::FILE | Categories::PRESENT;
+    let mut regions = Vec::new();
+    // Of a process that ends meanwhile, what was found until then.
+    let _ = member.pagemap.scan(
+        first..first + file.len,
+        is_there,
+        Categories::NONE,
+        &mut regions,
+    );
+    let of_file = |page: u64| file.start + (page - first);
+    let regions = regions.into_iter().map(|region| region.pages);
+    regions
+        .map(|pages| Extent::between(of_file(pages.start), of_file(pages.end)))
+        .collect()
 }
 
 /// As [`cached`], of a file that is opened for it; all of the pages where it cannot be.

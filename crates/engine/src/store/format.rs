@@ -80,10 +80,19 @@ pub(super) fn set_left_alone(bytes: &mut [u8], left: u32) {
     }
 }
 
-/// Sets the number in a profile file. It is written over: a file that is replaced at the same time keeps its own.
+/// Sets the number in a profile file to a smaller one. It is written over: a file that is replaced at the same time keeps its own, and
+/// so does one of another version.
 pub(super) fn write_left_alone(path: &Path, left: u32) -> std::io::Result<()> {
-    let file = OpenOptions::new().write(true).open(path)?;
-    file.write_all_at(&left_alone_bytes(left), LEFT_ALONE_AT as u64)
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut head = [0; READY_AT];
+    file.read_exact_at(&mut head, 0)?;
+    let head = Head::of(&head).filter(|_| head.starts_with(MAGIC));
+    match head.is_some_and(|head| head.left_alone > left) {
+        true => file.write_all_at(&left_alone_bytes(left), LEFT_ALONE_AT as u64),
+        false => Err(std::io::Error::other(
+            "what is there is not what was learned last, and stays",
+        )),
+    }
 }
 
 /// What a profile file says of the next launch.

@@ -223,6 +223,79 @@ fn a_profile_of_a_newer_version_stays_as_it_is() {
     assert_eq!(std::fs::read(&file).expect("read"), newer);
 }
 
+/// An application that is left alone.
+fn left_alone(launches: u32) -> LaunchState {
+    LaunchState {
+        phase: Phase::Off(OffReason::TooSmall),
+        retry_left: launches,
+        ..LaunchState::default()
+    }
+}
+
+#[test]
+fn a_launch_left_alone_is_counted_in_the_profile_that_says_so_alone() {
+    let (directory, app) = (Directory::new(), app("a"));
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    store.save(&app, &profile(1));
+    store.flush();
+    let file = a_profile_of(&directory);
+    let learning = std::fs::read(&file).expect("read");
+    // A newer version's, and one that could not be replaced by what is known now.
+    let mut newer = learning.clone();
+    newer[7] += 1;
+    for kept in [newer, learning] {
+        std::fs::write(&file, &kept).expect("write");
+        let new = file.with_extension("new");
+        std::fs::create_dir(&new).expect("nothing can be written there");
+        store.save_launch(&app, &left_alone(9));
+        store.flush();
+        assert!(store.pass_launch(&app));
+        store.flush();
+        assert_eq!(std::fs::read(&file).expect("read"), kept);
+        std::fs::remove_dir(&new).expect("removed");
+    }
+    // Once it can be kept, it is counted again.
+    store.save_launch(&app, &left_alone(9));
+    assert!(store.pass_launch(&app));
+    drop(store);
+    let (store, warnings) = Store::open(&directory.0).expect("open");
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(store.load(&app).expect("kept").launch.retry_left, 8);
+}
+
+/// An id of which the name of its file holds a part only: another user's ends with another number, whatever the checksum is.
+#[test]
+fn files_of_two_users_never_have_one_name() {
+    let directory = Directory::new();
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    let path = format!("/home/{}", "x".repeat(200));
+    let ids = [0, 7, 77].map(|owner| AppId {
+        owner,
+        ..app(&path)
+    });
+    for id in &ids {
+        store.save(id, &profile(1));
+    }
+    drop(store);
+    let mut stems: Vec<String> = std::fs::read_dir(&directory.0)
+        .expect("a directory")
+        .filter_map(|entry| entry.expect("read").file_name().into_string().ok())
+        .filter_map(|name| {
+            Some(
+                name.strip_suffix(".profile")?
+                    .rsplit_once('-')?
+                    .0
+                    .to_owned(),
+            )
+        })
+        .collect();
+    stems.sort_by_key(String::len);
+    assert_eq!(stems.len(), 3);
+    for (stem, id) in stems.iter().zip(&ids) {
+        assert!(stem.ends_with(&format!("x@{}", id.owner)), "{stem}");
+    }
+}
+
 #[test]
 fn what_is_no_file_is_set_aside_and_not_waited_for() {
     let directory = Directory::new();

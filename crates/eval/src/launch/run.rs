@@ -37,6 +37,10 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     let given = options.parameters.given.as_ref();
     let asked = programs::asked(given, &options.programs, options.installs)?;
     provide_tools(&mut parameters, options.installs)?;
+    if parameters.scenarios.is_empty() {
+        let cause = "no scenario is left: name one that needs nothing else, as cold";
+        return Err(Error::new("launch", "the programs", cause));
+    }
     // Before the record is read: the run that is waited for may be writing it.
     let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;

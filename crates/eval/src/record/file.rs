@@ -86,15 +86,20 @@ fn name_application(lines: &mut [Line]) {
     }
 }
 
-/// Opens a record to read it: as it was written, or compressed by gzip (`.gz`), as records are kept.
+/// First bytes of what gzip has compressed.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Opens a record to read it: as it was written, or compressed by gzip, as records are kept.
 ///
 /// # Errors
-/// Where it cannot be opened.
+/// Where it cannot be opened or read.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let file = File::open(path).context("open", path.display())?;
-    Ok(match path.extension().is_some_and(|name| name == "gz") {
+    let mut file = BufReader::new(file);
+    let begin = file.fill_buf().context("read", path.display())?;
+    Ok(match begin.starts_with(&GZIP_MAGIC) {
         true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
-        false => Box::new(BufReader::new(file)),
+        false => Box::new(file),
     })
 }
 
@@ -104,13 +109,25 @@ pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
         .lines()
         .collect::<std::io::Result<_>>()
         .context("read", path.display())?;
-    parse(&texts).map_err(|(number, cause)| {
+    let values = parse(&texts).map_err(|(number, cause)| {
         Error::new("read", format!("{}:{number}", path.display()), cause)
-    })
+    })?;
+    if values.len() < texts.len() {
+        eprintln!(
+            "{}: its last line was cut off, and is left out",
+            path.display()
+        );
+    }
+    Ok(values)
 }
 
 /// The kind of a record's first line, which says what the record is of; nothing where there is none.
 pub fn first_kind(path: &Path) -> Result<String> {
+    let metadata = std::fs::metadata(path).context("open", path.display())?;
+    if !metadata.is_file() {
+        let cause = "it is no file: a record is read more than once, so that a pipe will not do";
+        return Err(Error::new("read", path.display(), cause));
+    }
     let mut first = String::new();
     open(path)?
         .read_line(&mut first)

@@ -1,9 +1,15 @@
 //! Text in columns.
 
+use prepage_core::identity::printable;
+
 /// Sets rows in columns as wide as they need; the first row is the heading. Columns of numbers go to the right.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let cell = |row: &Vec<String>, at: usize| row.get(at).cloned().unwrap_or_default();
+    // Paths are chosen by whoever made the files.
+    let cell = |row: &Vec<String>, at: usize| {
+        let text = row.get(at).map_or("", |text| text);
+        printable(text).into_owned()
+    };
     let width = |at| {
         rows.iter()
             .map(|row| cell(row, at).chars().count())

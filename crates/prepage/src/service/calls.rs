@@ -4,7 +4,7 @@ use super::Service;
 use super::tracking::RunningCopy;
 use crate::api::*;
 use crate::discover;
-use crate::identity::{Identity, is_system_group, program};
+use crate::identity::{Identity, Surroundings, is_system_group, program};
 use crate::sources::api::Caller;
 use crate::wire::{self, SMALL_REQUEST_BYTES_MAX, TooLong};
 use prepage_core::identity::{AppId, AppKind};
@@ -70,11 +70,23 @@ fn require_owner(caller: Caller, app: &AppId) -> Result<(), ApiError> {
     if may_act(caller, app) {
         return Ok(());
     }
+    // Nothing of it is told: its name may be a path that only its owner can see.
     let reason = format!(
-        "{app} belongs to user {}, you are {}: try as root",
-        app.owner, caller.uid
+        "it belongs to another user, you are {}: try as root",
+        caller.uid
     );
     Err(ApiError::PermissionDenied { reason })
+}
+
+/// Before anything of a process is looked at for a caller who may not see it.
+fn require_own_process(caller: Caller, pid: i32) -> Result<(), ApiError> {
+    let status = || prepage_kernel::process::status(pid);
+    if caller.uid == 0 || status().is_ok_and(|status| status.uid.effective == caller.uid) {
+        return Ok(());
+    }
+    Err(not_found(format!(
+        "there is no process {pid} of yours: try as root"
+    )))
 }
 
 pub(super) fn may_act(caller: Caller, app: &AppId) -> bool {
@@ -203,6 +215,7 @@ impl Service {
                 name,
                 ..
             } => {
+                require_own_process(caller, *pid)?;
                 let identity = self.identify_process(*pid)?;
                 match (&identity.members, name) {
                     // A given name does not find the application again, but its control group does.
@@ -211,29 +224,39 @@ impl Service {
                         Ok(Found::only(identity, how))
                     }
                     (_, Some(_)) => Ok(Found::only(identity, TrackedBy::Name)),
-                    (_, None) => Ok(self.with_other_copies(identity)),
+                    (_, None) => Ok(self.with_other_copies(identity, &self.around)),
                 }
             }
             Target {
                 name: Some(name), ..
             } => {
-                let mut found = discover::running(&self.around);
                 let named = discover::named(name);
-                found.retain(|i| named.means(&i.app) && may_act(caller, &i.app));
+                let find = |around: &Surroundings| {
+                    let mut found = discover::running(around);
+                    found.retain(|i| named.means(&i.app) && may_act(caller, &i.app));
+                    found
+                };
+                let (mut around, mut found) = (&self.around, find(&self.around));
+                // What a script launches is found by that, unless it is asked for.
+                let mut asking = self.around.clone();
+                if found.is_empty() {
+                    asking.named.push(named.clone());
+                    (around, found) = (&asking, find(&asking));
+                }
                 // One that was given no other name stands for the application.
                 found.sort_by_key(|i| self.is_renamed(i));
                 let mut seen = BTreeSet::new();
                 found.retain(|i| seen.insert(i.app.clone()));
-                Ok(self
-                    .with_other_copies(discover::only(found, name, |i| &i.app).map_err(not_found)?))
+                let found = discover::only(found, name, |i| &i.app).map_err(not_found)?;
+                Ok(self.with_other_copies(found, around))
             }
             _ => Err(nothing_named()),
         }
     }
 
     /// A copy of an application, and those others that run and were given no other name.
-    fn with_other_copies(&self, identity: Identity) -> Found {
-        let mut others = discover::running(&self.around);
+    fn with_other_copies(&self, identity: Identity, around: &Surroundings) -> Found {
+        let mut others = discover::running(around);
         others.retain(|other| other.app == identity.app && other.members != identity.members);
         others.retain(|other| !self.is_renamed(other));
         let mut found = Found::only(identity, TrackedBy::Name);
@@ -313,6 +336,7 @@ impl Service {
     fn find_tracked_target(&mut self, caller: Caller, target: &Target) -> Result<AppId, ApiError> {
         let app = match target {
             Target { pid: Some(pid), .. } => {
+                require_own_process(caller, *pid)?;
                 let app = self
                     .executor
                     .app_of(*pid)

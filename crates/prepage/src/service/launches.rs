@@ -46,6 +46,9 @@ const RECORDED_APPS_MAX: usize = 256;
 /// Launches of one user who is not root that are under way at once.
 const LAUNCHES_OF_USER_MAX: usize = 16;
 
+/// Launches that are under way at once.
+const LAUNCHES_UNDER_WAY_MAX: usize = 256;
+
 /// Longest path that a caller may name, in bytes.
 const PATH_BYTES_MAX: usize = 4_096;
 
@@ -210,6 +213,13 @@ impl LaunchHelp {
         let mut own = self.under_way.values().filter(|launch| launch.app == *app);
         own.any(|launch| process::exe(launch.root_pid).is_ok())
     }
+
+    /// Whether another launch of this user may be under way.
+    fn has_room(&self, owner: u32) -> bool {
+        let own = self.under_way.values();
+        let own = own.filter(|launch| launch.app.owner == owner).count();
+        self.under_way.len() < LAUNCHES_UNDER_WAY_MAX && (owner == 0 || own < LAUNCHES_OF_USER_MAX)
+    }
 }
 
 /// The kernel's reports of execs, or what it costs that it refuses them.
@@ -340,7 +350,11 @@ impl Service {
             tracing,
         } = launching;
         let mode = self.machine.mode();
-        if mode == Mode::Off || options.is_default() && self.store.pass_launch(&app) {
+        let has_room = self
+            .launches
+            .as_ref()
+            .is_some_and(|h| h.has_room(app.owner));
+        if mode == Mode::Off || !has_room || options.is_default() && self.store.pass_launch(&app) {
             return Begun::Alone;
         }
         let unknown = LaunchState::default();
@@ -461,11 +475,7 @@ impl Service {
         let help = self.launches.as_ref().ok_or_else(|| ApiError::Failed {
             reason: "launches are not helped here: see `prepage doctor`".into(),
         })?;
-        let own = help
-            .under_way
-            .values()
-            .filter(|launch| launch.app.owner == owner);
-        if owner != 0 && own.count() >= LAUNCHES_OF_USER_MAX {
+        if !help.has_room(owner) {
             let reason = format!("{LAUNCHES_OF_USER_MAX} of your launches are under way");
             return Err(ApiError::Failed { reason });
         }

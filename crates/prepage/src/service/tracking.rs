@@ -126,6 +126,7 @@ impl Service {
     pub(super) fn track_what_is_known(&mut self) {
         let listed = self.config.service.applications.iter();
         self.tracking.listed = listed.map(|text| discover::named(text)).collect();
+        self.renew_names();
         let known: Vec<_> = self
             .store
             .tracked()
@@ -146,6 +147,16 @@ impl Service {
                 self.meet(identity);
             }
         }
+    }
+
+    /// Programs that the configuration lists, and those that are tracked, are applications by themselves from now on.
+    fn renew_names(&mut self) {
+        let tracked = self.tracking.apps().map(|app| Named {
+            text: app.to_string(),
+            executable: None,
+        });
+        let names = self.tracking.listed.iter().cloned().chain(tracked);
+        self.around.named = names.collect();
     }
 
     /// A copy of an application was found running: follows it where the application is tracked, or the configuration
@@ -225,6 +236,7 @@ impl Service {
             profile: Box::new(profile.unwrap_or_default()),
         });
         self.tracking.apps.insert(app.clone(), Vec::new());
+        self.renew_names();
         self.tracking.strangers.clear();
         self.watch_execs();
         log_info!("tracking {app}");
@@ -247,6 +259,7 @@ impl Service {
         self.step_now(Event::Untracked { app: app.clone() });
         self.store.set_tracked(app, None);
         self.tracking.apps.remove(app);
+        self.renew_names();
         self.tracking.strangers.clear();
         self.forget_sources(app);
         self.watch_execs();
