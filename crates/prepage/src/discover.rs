@@ -3,6 +3,7 @@
 use crate::cgroups::{self, Hierarchies};
 use crate::containers;
 use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
+use crate::patience;
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::Members;
 use prepage_kernel::process;
@@ -102,9 +103,10 @@ pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
     Ok((facts, stat.ppid))
 }
 
-/// A process's arguments, which it can overwrite: a claim. Empty where it is gone.
+/// A process's arguments, which it can overwrite: a claim. Empty where it is gone, or does not let them be read.
 pub fn arguments(pid: i32) -> Vec<String> {
-    let arguments = process::cmdline(pid).unwrap_or_default();
+    let arguments = patience::ask(pid, move || process::cmdline(pid));
+    let arguments = arguments.and_then(Result::ok).unwrap_or_default();
     let text = |argument: &OsString| argument.to_string_lossy().into_owned();
     arguments.iter().map(text).collect()
 }

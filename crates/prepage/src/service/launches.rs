@@ -20,7 +20,7 @@ use crate::launch::options::LaunchOptions;
 use crate::launch::record::{DecisionRecord, LaunchRecord};
 use crate::sources::api::Caller;
 use crate::sources::execs::{Exec, Execs};
-use crate::{discover, log_warning};
+use crate::{discover, log_warning, patience};
 use prepage_core::identity::{AppId, AppKind, owner_of_most};
 use prepage_core::launch::manager::{LaunchState, Phase};
 use prepage_core::machine::Nanos;
@@ -613,12 +613,17 @@ fn checked_path(path: &str, parameter: &str) -> Result<(), ApiError> {
 
 /// Whether a process was launched in a graphical session and not from a terminal.
 fn is_interactive(pid: i32) -> bool {
-    let mut environment = Vec::new();
-    let opened = std::fs::File::open(format!("/proc/{pid}/environ"));
-    let read = opened.and_then(|f| f.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment));
+    let environment = move || {
+        let mut environment = Vec::new();
+        let file = std::fs::File::open(format!("/proc/{pid}/environ"))?;
+        let mut file = file.take(ENVIRONMENT_BYTES_MAX);
+        file.read_to_end(&mut environment).map(|_| environment)
+    };
+    let environment = patience::ask(pid, environment).and_then(std::io::Result::ok);
+    let environment = environment.unwrap_or_default();
     let mut variables = environment.split(|&byte| byte == 0);
-    let has_display = read.is_ok()
-        && variables.any(|v| v.starts_with(b"DISPLAY=") || v.starts_with(b"WAYLAND_DISPLAY="));
+    let has_display =
+        variables.any(|v| v.starts_with(b"DISPLAY=") || v.starts_with(b"WAYLAND_DISPLAY="));
     let input = std::fs::read_link(format!("/proc/{pid}/fd/0"));
     let is_typed = input.is_ok_and(|path| path.as_os_str().as_bytes().starts_with(b"/dev/pts/"));
     has_display && !is_typed
