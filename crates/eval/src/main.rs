@@ -579,6 +579,16 @@ impl Studied {
         })
     }
 
+    /// Whether launches were measured, and every one was discarded.
+    fn is_in_vain(&self) -> bool {
+        match self {
+            Self::Launches(study) => {
+                !study.discarded.is_empty() && study.sample_counts().all(|count| count == 0)
+            }
+            Self::Switches(_) | Self::Idle(_) => false,
+        }
+    }
+
     fn show(&self) -> String {
         match self {
             Self::Switches(studies) => study::text::show(studies),
@@ -590,8 +600,16 @@ impl Studied {
 
 /// Prints what the record of a run that is over says.
 fn print_run(record: &Path) -> error::Result<()> {
-    print_line(Studied::of(record)?.show())?;
-    print_line(format_args!("record: {}", record.display()))
+    let studied = Studied::of(record)?;
+    print_line(studied.show())?;
+    print_line(format_args!("record: {}", record.display()))?;
+    match studied.is_in_vain() {
+        true => {
+            let cause = "no sample was taken, for what was discarded says why: another command takes another file";
+            Err(error::Error::new("measure into", record.display(), cause))
+        }
+        false => Ok(()),
+    }
 }
 
 fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {

@@ -286,10 +286,11 @@ impl Display {
         }
     }
 
-    /// Waits for a managed window for which `wanted` holds.
+    /// Waits for a managed window for which `wanted` holds, while `may_come` does.
     pub fn wait_for_window(
         &self,
         limit_ms: u64,
+        mut may_come: impl FnMut() -> bool,
         wanted: impl Fn(&Self, Window) -> Result<bool>,
     ) -> Result<Window> {
         let until = now_ns() + limit_ms * 1_000_000;
@@ -298,6 +299,10 @@ impl Display {
                 if wanted(self, window)? {
                     return Ok(window);
                 }
+            }
+            if !may_come() {
+                let cause = "the program is over, and has shown none";
+                return Err(Error::new("wait for", "window", cause));
             }
             if now_ns() > until {
                 return Err(Error::new(

@@ -33,6 +33,14 @@ pub struct LaunchStudy {
     pub discarded: BTreeMap<String, usize>,
 }
 
+impl LaunchStudy {
+    /// How many samples there are of each program and scenario.
+    pub fn sample_counts(&self) -> impl Iterator<Item = usize> {
+        let rows = self.programs.iter().flat_map(|program| &program.scenarios);
+        rows.map(|row| row.samples)
+    }
+}
+
 /// One program. A number without a confidence interval is not there.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProgramRow {

@@ -6,7 +6,7 @@ use super::record::Learn;
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
 use super::tables;
-use crate::statistics::{Estimate, Mean};
+use crate::statistics::{Estimate, Mean, SAMPLES_MIN};
 use crate::study::text::{
     add_discarded, add_tables, cells, counts, interval, mean, mean_percent, percent,
 };
@@ -32,11 +32,25 @@ pub fn show(study: &LaunchStudy) -> String {
     ];
     add_tables(&mut out, &tables);
     let notes = tables::notes(study).into_iter().map(String::from);
-    for note in left_out(study).into_iter().chain(notes) {
+    for note in left_out(study)
+        .into_iter()
+        .chain(too_few(study))
+        .chain(notes)
+    {
         let _ = writeln!(out, "\n  {note}");
     }
     add_discarded(&mut out, &study.discarded);
     out
+}
+
+/// Why some numbers are not there.
+fn too_few(study: &LaunchStudy) -> Option<String> {
+    let is_too_few = |samples: usize| (1..SAMPLES_MIN).contains(&samples);
+    study.sample_counts().any(is_too_few).then(|| {
+        format!(
+            "-: of fewer than {SAMPLES_MIN} samples there is no interval, and a number without one is not printed: --runs {SAMPLES_MIN} --resume adds to them"
+        )
+    })
 }
 
 /// What was measured, in words.

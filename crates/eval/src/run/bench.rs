@@ -182,7 +182,7 @@ pub fn launch(
     let (program, arguments) = made.command.split_first().expect("a command has a program");
     let log = log_name(app, instance);
     let before = display.windows()?;
-    let process = command_in(group, &program.to_string_lossy())?
+    let mut process = command_in(group, &program.to_string_lossy())?
         .args(arguments)
         .env_clear()
         .envs(session.environment(places))
@@ -198,8 +198,10 @@ pub fn launch(
             && display.class(window)?.contains(app.window_class)
             && display.title(window)?.contains(app.ready_title))
     };
-    let wait = |display: &Display| {
-        let first = display.wait_for_window(READY_LIMIT_MS, is_its)?;
+    // What it has launched may go on.
+    let mut may_come = || !matches!(process.try_wait(), Ok(Some(_))) || !group.pids().is_empty();
+    let mut wait = |display: &Display| {
+        let first = display.wait_for_window(READY_LIMIT_MS, &mut may_come, is_its)?;
         if !app.ready_title.is_empty() {
             return Ok(first);
         }
@@ -208,7 +210,7 @@ pub fn launch(
         let active = display.active()?;
         match display.windows()?.contains(&active) && is_its(display, active)? {
             true => Ok(active),
-            false => display.wait_for_window(READY_LIMIT_MS, is_its),
+            false => display.wait_for_window(READY_LIMIT_MS, &mut may_come, is_its),
         }
     };
     let window = wait(display).map_err(|e: Error| {
