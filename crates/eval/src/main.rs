@@ -605,7 +605,8 @@ fn print_run(record: &Path) -> error::Result<()> {
     print_line(format_args!("record: {}", record.display()))?;
     match studied.is_in_vain() {
         true => {
-            let cause = "no sample was taken, for what was discarded says why: another command takes another file";
+            let cause =
+                "every launch was discarded, as is said above: the next try takes another file";
             Err(error::Error::new("measure into", record.display(), cause))
         }
         false => Ok(()),

@@ -335,7 +335,11 @@ fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
 fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
     let stage = Stage::new("fails", Phase::Prefetch);
     let Stage { directory, out, .. } = &stage;
-    let (_, said) = try_launch(directory, out, &["--runs", "1"], &["cat", "gone"]);
+    let (is_done, said) = try_launch(directory, out, &["--runs", "1"], &["cat", "gone"]);
+    assert!(
+        !is_done && said.contains("every launch was discarded"),
+        "{said}"
+    );
     let lines = read(out);
     let reason = of_kind(&lines, "discarded_launch")[0]["reason"].clone();
     let reason = reason.as_str().expect("a reason");
@@ -362,6 +366,12 @@ fn a_command_is_found_as_its_caller_would_find_it() {
         let (is_done, said) = try_launch(directory, out, &arguments, &[command]);
         assert!(is_done, "{said}");
         assert_eq!(of_kind(&read(out), "launch").len(), 2, "{said}");
+        let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+            .arg("study")
+            .arg(out)
+            .output();
+        let study = String::from_utf8(study.expect("run").stdout).expect("text");
+        assert!(study.contains("of fewer than 4 samples"), "{study}");
         fs::remove_file(out).expect("remove");
     }
     for command in ["no-tool", "./no-tool"] {
