@@ -8,8 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long an answer is waited for: it takes some microseconds, and a read of the swap device where it is swapped out.
-const ANSWER_MAX: Duration = Duration::from_millis(50);
+/// How long an answer is waited for. It takes some microseconds, a read of the swap device where it is swapped out, and its turn where
+/// all cores are busy.
+const ANSWER_MAX: Duration = Duration::from_millis(200);
 
 /// Most processes that leave a question unanswered at once, and most of one user's; beyond that, none of theirs is asked.
 const UNANSWERED_MAX: usize = 32;
@@ -20,15 +21,41 @@ type Question = Box<dyn FnOnce() + Send>;
 /// The processes that have not answered yet, with their users.
 type Unanswered = Arc<Mutex<BTreeMap<i32, Option<u32>>>>;
 
+/// A process that is among them until it has answered, or will not be asked.
+struct Asked(i32, Unanswered);
+
+impl Asked {
+    fn of(pid: i32, unanswered: &Unanswered) -> Self {
+        locked(unanswered).insert(pid, None);
+        Self(pid, Arc::clone(unanswered))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        locked(&self.1).remove(&self.0);
+    }
+}
+
 /// Who asks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Asker {
+    /// How long an answer is waited for.
+    answer_max: Duration,
     /// To the thread that asks; none before the first question, and after one that is not answered.
     line: Option<Sender<Question>>,
     unanswered: Unanswered,
 }
 
 impl Asker {
+    fn new(answer_max: Duration) -> Self {
+        Self {
+            answer_max,
+            line: None,
+            unanswered: Unanswered::default(),
+        }
+    }
+
     fn ask<T: Send + 'static>(
         &mut self,
         pid: i32,
@@ -38,12 +65,13 @@ impl Asker {
         if !self.may_ask(pid, &owner) {
             return None;
         }
-        locked(&self.unanswered).insert(pid, None);
         let (answered, answer) = sync_channel(1);
-        let unanswered = Arc::clone(&self.unanswered);
+        let asked = Asked::of(pid, &self.unanswered);
         let question = move || {
+            // Where it panics, the last is dropped first: whoever waits learns of it when it may be asked again.
+            let (answered, asked) = (answered, asked);
             let said = question();
-            locked(&unanswered).remove(&pid);
+            drop(asked);
             // Nobody may wait for it any more.
             let _ = answered.send(said);
         };
@@ -52,7 +80,7 @@ impl Asker {
             None => start()?,
         };
         line.send(Box::new(question)).ok()?;
-        let said = answer.recv_timeout(ANSWER_MAX).ok();
+        let said = answer.recv_timeout(self.answer_max).ok();
         match said {
             Some(_) => self.line = Some(line),
             None => {
@@ -100,7 +128,8 @@ pub fn ask<T: Send + 'static>(
     static ASKER: Mutex<Option<Asker>> = Mutex::new(None);
     let owner = |pid| process::status(pid).ok().map(|status| status.uid.real);
     let mut asker = locked(&ASKER);
-    asker.get_or_insert_default().ask(pid, owner, question)
+    let asker = asker.get_or_insert_with(|| Asker::new(ANSWER_MAX));
+    asker.ask(pid, owner, question)
 }
 
 #[cfg(test)]
@@ -109,7 +138,7 @@ mod tests {
 
     #[test]
     fn who_does_not_answer_is_waited_for_once_and_others_not_at_all() {
-        let mut asker = Asker::default();
+        let mut asker = Asker::new(Duration::from_millis(1));
         let owner = |pid: i32| Some(pid.cast_unsigned() / 100);
         let mut held = Vec::new();
         // Of one user, until no more of theirs are asked.
@@ -119,6 +148,8 @@ mod tests {
             assert_eq!(answer, None);
             held.push(release);
         }
+        // Whoever answers is waited for, however busy the machine is.
+        asker.answer_max = Duration::from_secs(10);
         let unanswered = Arc::clone(&asker.unanswered);
         assert_eq!(locked(&unanswered).len(), UNANSWERED_OF_USER_MAX);
         assert_eq!(asker.ask(100, owner, || 7), None, "it is not asked again");
@@ -126,6 +157,12 @@ mod tests {
         for number in 0..9 {
             assert_eq!(asker.ask(200, owner, move || number), Some(number));
         }
+        // A panic of which nothing is told.
+        let failed = asker.ask(300, owner, || -> u8 {
+            std::panic::resume_unwind(Box::new(()))
+        });
+        assert_eq!(failed, None);
+        assert_eq!(asker.ask(300, owner, || 7), Some(7));
         drop(held);
         while !locked(&unanswered).is_empty() {
             std::thread::yield_now();
