@@ -2,10 +2,10 @@
 
 use crate::members::{Member, Rights};
 use crate::observe::files::InodeKey;
-use crate::observe::resolve::present_version;
+use crate::observe::resolve::version_of;
 use prepage_core::identity::FileId;
 use prepage_kernel::credentials::FsUser;
-use prepage_kernel::open::{self, FileStat, open_in_root, process_root};
+use prepage_kernel::open::{self, FileKind, FileStat, open_in_root, process_root, stat_in_root};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -91,11 +91,14 @@ impl Roots {
         self.rights.as_ref().map(Rights::enter).transpose().ok()
     }
 
-    /// As [`present_version`], in the first of them that has it.
+    /// The present version of the file that `path` names in the first of them that has it, if it is a regular file.
     pub fn present_version(&self, key: InodeKey, path: &Arc<str>) -> Option<FileId> {
         let _user = self.enter()?;
-        let mut directories = self.directories();
-        directories.find_map(|root| present_version(root, key, path))
+        let mut stats = self
+            .directories()
+            .filter_map(|root| stat_in_root(root, Path::new(&**path)).ok());
+        let is_it = |stat: &FileStat| stat.kind == FileKind::Regular && stat.inode == key.1;
+        stats.find(is_it).map(|stat| version_of(path, key, &stat))
     }
 
     /// As [`open_version`], in the first of them that has it.

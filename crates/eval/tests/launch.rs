@@ -64,6 +64,55 @@ impl Stage {
             _machine: machine,
         }
     }
+
+    /// Launches a command in the directory, which is in its path. Returns whether that was done, and what was said.
+    fn try_launch(&self, arguments: &[&str], command: &[&str]) -> (bool, String) {
+        let path = std::env::var("PATH").expect("a path");
+        let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+            .env("PATH", format!("{path}:{}", self.directory.display()))
+            .args(["launch", "--throttle", "emmc"])
+            // Other tests may run beside it: nothing here depends on time.
+            .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
+            .arg(&self.directory)
+            .arg("--out")
+            .arg(&self.out)
+            .args(arguments)
+            .current_dir(&self.directory)
+            .arg("--")
+            .args(command)
+            .output()
+            .expect("run prepage-eval");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    }
+
+    /// Launches `cat` of the file, by its name in the directory, and returns what was said.
+    fn launch(&self, arguments: &[&str]) -> String {
+        let name = self.file.file_name().and_then(|name| name.to_str());
+        let (is_done, said) = self.try_launch(arguments, &["cat", name.expect("a file")]);
+        assert!(is_done, "{said}");
+        said
+    }
+
+    /// The lines of the record.
+    fn read(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.out).expect("a record was written");
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("every line is JSON"))
+            .collect()
+    }
+
+    /// What the study of the record says.
+    fn study(&self, options: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+            .arg("study")
+            .args(options)
+            .arg(&self.out)
+            .output()
+            .expect("run the study");
+        String::from_utf8(output.stdout).expect("text")
+    }
 }
 
 impl Drop for Stage {
@@ -160,50 +209,6 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 const SCENARIOS: &[&str] = &["--scenarios", "cold,warm,fast,prefetch_only"];
 
-/// Launches a command in this directory, which is in its path. Returns whether that was done, and what was said.
-fn try_launch(
-    directory: &Path,
-    out: &Path,
-    arguments: &[&str],
-    command: &[&str],
-) -> (bool, String) {
-    let path = std::env::var("PATH").expect("a path");
-    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-        .env("PATH", format!("{path}:{}", directory.display()))
-        .args(["launch", "--throttle", "emmc"])
-        // Other tests may run beside it: nothing here depends on time.
-        .args(["--strangers-percent-max", "1000000", "--prepage-bin"])
-        .arg(directory)
-        .arg("--out")
-        .arg(out)
-        .args(arguments)
-        .current_dir(directory)
-        .arg("--")
-        .args(command)
-        .output()
-        .expect("run prepage-eval");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.success(), said)
-}
-
-/// Launches `cat` of a file, by its name in the directory in which it is called, and returns what was said.
-fn launch(directory: &Path, file: &Path, out: &Path, arguments: &[&str]) -> String {
-    let name = file.file_name().and_then(|name| name.to_str());
-    let command = ["cat", name.expect("a file")];
-    let (is_done, said) = try_launch(directory, out, arguments, &command);
-    assert!(is_done, "{said}");
-    said
-}
-
-/// The lines of a record.
-fn read(record: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(record).expect("a record was written");
-    let lines = text.lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect("every line is JSON"))
-        .collect()
-}
-
 #[test]
 fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
     assert!(
@@ -211,24 +216,13 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         "this test drops caches and makes control groups: it needs root"
     );
     let stage = Stage::new("launch", Phase::Prefetch);
-    let Stage {
-        directory,
-        file,
-        out,
-        ..
-    } = &stage;
     let before = traces();
-    let said = launch(
-        directory,
-        file,
-        out,
-        &[SCENARIOS, &["--runs", "1"]].concat(),
-    );
+    let said = stage.launch(&[SCENARIOS, &["--runs", "1"]].concat());
     assert_eq!(traces(), before);
     let expected = "4 launches of 1 program, and those that prepage learns from: about 1 minute,";
     assert!(said.starts_with(expected), "{said}");
 
-    let lines = read(out);
+    let lines = stage.read();
     assert_eq!(lines[0]["kind"], "launches");
     let throttle = &lines[0]["parameters"]["throttle"];
     assert_eq!(throttle["bytes_per_s"], 250_000_000, "{throttle}");
@@ -262,13 +256,8 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
     }
 
     // What is there is not measured again.
-    launch(
-        directory,
-        file,
-        out,
-        &[SCENARIOS, &["--runs", "2", "--resume"]].concat(),
-    );
-    let lines = read(out);
+    stage.launch(&[SCENARIOS, &["--runs", "2", "--resume"]].concat());
+    let lines = stage.read();
     assert_eq!(of_kind(&lines, "launches").len(), 2);
     let keys = of_kind(&lines, "launch").into_iter();
     let keys: Vec<String> = keys
@@ -276,41 +265,21 @@ fn launches_are_cold_or_warm_as_recorded_and_the_machine_is_put_back() {
         .collect();
     let unique: BTreeSet<&String> = keys.iter().collect();
     assert_eq!((keys.len(), unique.len()), (8, 8), "{keys:?}");
-    let whole = fs::read(out).expect("the record is there");
-    launch(
-        directory,
-        file,
-        out,
-        &[SCENARIOS, &["--runs", "2", "--resume"]].concat(),
-    );
-    assert_eq!(fs::read(out).expect("the record is there"), whole);
+    let whole = fs::read(&stage.out).expect("the record is there");
+    stage.launch(&[SCENARIOS, &["--runs", "2", "--resume"]].concat());
+    assert_eq!(fs::read(&stage.out).expect("the record is there"), whole);
     assert_eq!(traces(), before);
 
-    let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-        .args(["study", "--json"])
-        .arg(out)
-        .output()
-        .expect("run the study");
-    let study: Value = serde_json::from_slice(&study.stdout).expect("the study is JSON");
+    let study = stage.study(&["--json"]);
+    let study: Value = serde_json::from_str(&study).expect("the study is JSON");
     assert_eq!(study[0]["programs"][0]["program"], "cat");
 }
 
 #[test]
 fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
     let stage = Stage::new("left-alone", Phase::Off(OffReason::NotHelping));
-    let Stage {
-        directory,
-        file,
-        out,
-        ..
-    } = &stage;
-    let said = launch(
-        directory,
-        file,
-        out,
-        &[SCENARIOS, &["--runs", "1"]].concat(),
-    );
-    let lines = read(out);
+    let said = stage.launch(&[SCENARIOS, &["--runs", "1"]].concat());
+    let lines = stage.read();
     assert_eq!(of_kind(&lines, "learning_launch").len(), 1, "{said}");
     // Nothing is known to prefetch alone.
     let launches = of_kind(&lines, "launch");
@@ -323,24 +292,18 @@ fn a_program_that_is_left_alone_is_measured_as_a_user_launches_it() {
         );
         assert!(launch["report"].is_null(), "{launch}");
     }
-    let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-        .arg("study")
-        .arg(out)
-        .output()
-        .expect("run the study");
-    assert!(String::from_utf8_lossy(&study.stdout).contains("left alone"));
+    assert!(stage.study(&[]).contains("left alone"));
 }
 
 #[test]
 fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
     let stage = Stage::new("fails", Phase::Prefetch);
-    let Stage { directory, out, .. } = &stage;
-    let (is_done, said) = try_launch(directory, out, &["--runs", "1"], &["cat", "gone"]);
+    let (is_done, said) = stage.try_launch(&["--runs", "1"], &["cat", "gone"]);
     assert!(
         !is_done && said.contains("every launch was discarded"),
         "{said}"
     );
-    let lines = read(out);
+    let lines = stage.read();
     let reason = of_kind(&lines, "discarded_launch")[0]["reason"].clone();
     let reason = reason.as_str().expect("a reason");
     assert!(
@@ -356,27 +319,22 @@ fn a_program_that_fails_is_left_out_with_what_it_said_and_what_may_help() {
 #[test]
 fn a_command_is_found_as_its_caller_would_find_it() {
     let stage = Stage::new("own-path", Phase::Prefetch);
-    let Stage { directory, out, .. } = &stage;
     for name in ["own-tool", "own-helper"] {
         let content = "#!/bin/sh\n[ \"${0##*/}\" = own-helper ] || exec own-helper\n";
-        write_script(&directory.join(name), content);
+        write_script(&stage.directory.join(name), content);
     }
     let arguments = ["--scenarios", "cold,fast", "--runs", "1"];
     for command in ["own-tool", "./own-tool"] {
-        let (is_done, said) = try_launch(directory, out, &arguments, &[command]);
+        let (is_done, said) = stage.try_launch(&arguments, &[command]);
         assert!(is_done, "{said}");
-        assert_eq!(of_kind(&read(out), "launch").len(), 2, "{said}");
-        let study = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
-            .arg("study")
-            .arg(out)
-            .output();
-        let study = String::from_utf8(study.expect("run").stdout).expect("text");
+        assert_eq!(of_kind(&stage.read(), "launch").len(), 2, "{said}");
+        let study = stage.study(&[]);
         assert!(study.contains("of fewer than 4 samples"), "{study}");
-        fs::remove_file(out).expect("remove");
+        fs::remove_file(&stage.out).expect("remove");
     }
     for command in ["no-tool", "./no-tool"] {
-        let (is_done, said) = try_launch(directory, out, &arguments, &[command]);
-        assert!(!is_done && !out.exists(), "{said}");
+        let (is_done, said) = stage.try_launch(&arguments, &[command]);
+        assert!(!is_done && !stage.out.exists(), "{said}");
         let expected = format!("find {command}: it is neither in /");
         assert!(said.contains(&expected), "{said}");
     }
@@ -385,12 +343,11 @@ fn a_command_is_found_as_its_caller_would_find_it() {
 #[test]
 fn what_runs_as_another_user_has_a_home_of_its_own() {
     let stage = Stage::new("as-nobody", Phase::Prefetch);
-    let Stage { directory, out, .. } = &stage;
     let arguments = "--scenarios cold,fast --runs 1 --user nobody".split(' ');
     let arguments: Vec<&str> = arguments.collect();
     let looks = "test $(id -un) = nobody && touch $HOME/.config/new";
-    let (_, said) = try_launch(directory, out, &arguments, &["sh", "-c", looks]);
-    let lines = read(out);
+    let (_, said) = stage.try_launch(&arguments, &["sh", "-c", looks]);
+    let lines = stage.read();
     let given = &lines[0]["parameters"]["given"];
     assert_eq!(given["user"], "nobody", "{said}");
     assert_eq!(given["command"][0], "sh", "{said}");
@@ -401,21 +358,15 @@ fn what_runs_as_another_user_has_a_home_of_its_own() {
 #[test]
 fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
     let stage = Stage::new("launch-over-time", Phase::Prefetch);
-    let Stage {
-        directory,
-        file,
-        out,
-        ..
-    } = &stage;
     let over_time = |count| [SCENARIOS, &["--runs", "0", "--timelines", count]].concat();
-    let said = launch(directory, file, out, &over_time("1"));
+    let said = stage.launch(&over_time("1"));
     // What is there is not measured again.
     let more = [&over_time("2")[..], &["--resume"]].concat();
-    launch(directory, file, out, &more);
+    stage.launch(&more);
     // Nor is another command's record gone on with.
-    let (_, refusal) = try_launch(directory, out, &more, &["true"]);
+    let (_, refusal) = stage.try_launch(&more, &["true"]);
     assert!(refusal.contains("other parameters"), "{refusal}");
-    let lines = read(out);
+    let lines = stage.read();
     assert!(of_kind(&lines, "launch").is_empty(), "{said}");
     let launches = of_kind(&lines, "launch_activity");
     let unique: BTreeSet<String> = launches
@@ -441,18 +392,12 @@ fn launches_over_time_are_recorded_apart_from_those_that_are_timed() {
 #[test]
 fn prepage_finds_in_its_store_what_it_is_made_to_know() {
     let stage = Stage::new("launch-made", Phase::Prefetch);
-    let Stage {
-        directory,
-        file,
-        out,
-        ..
-    } = &stage;
     let scenarios = ["--runs", "1", "--scenarios", "fast,other_versions"];
-    launch(directory, file, out, &scenarios);
-    let lines = read(out);
+    stage.launch(&scenarios);
+    let lines = stage.read();
     let launches = of_kind(&lines, "launch");
     assert_eq!(launches.len(), 2, "{launches:?}");
-    let (store, _) = Store::open(&directory.join("given")).expect("a store was made");
+    let (store, _) = Store::open(&stage.directory.join("given")).expect("a store was made");
     let kept = store.list().pop().expect("a profile was made");
     let launch = &store.load(&kept.app).expect("it is there").launch;
     let [file] = &launch.sequence.files[..] else {
@@ -464,13 +409,12 @@ fn prepage_finds_in_its_store_what_it_is_made_to_know() {
 #[test]
 fn without_the_service_it_is_said_before_anything_is_launched() {
     let stage = Stage::new("launch-detected", Phase::Prefetch);
-    let Stage { directory, out, .. } = &stage;
     let before = traces();
     let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
         .args(["launch", "--scenarios", "cold,detected", "--prepage-bin"])
-        .arg(directory)
+        .arg(&stage.directory)
         .arg("--out")
-        .arg(out)
+        .arg(&stage.out)
         .args(["--", "true"])
         .output()
         .expect("run prepage-eval");
@@ -480,7 +424,7 @@ fn without_the_service_it_is_said_before_anything_is_launched() {
         said.contains("prepaged") && said.contains("not built"),
         "{said}"
     );
-    assert!(!out.exists(), "nothing was measured");
+    assert!(!stage.out.exists(), "nothing was measured");
     assert_eq!(traces(), before);
 }
 

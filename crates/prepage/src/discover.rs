@@ -26,7 +26,7 @@ pub fn surroundings() -> Surroundings {
         hierarchies: Hierarchies::mounted(),
         init_groups: cgroups::memberships(1),
         own_groups: cgroups::memberships(process::own_pid()),
-        named: Vec::new(),
+        ..Surroundings::default()
     }
 }
 

@@ -25,6 +25,7 @@ use crate::interpreters::{is_interpreter, is_shell, run_by, script_of};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::wrappers;
 use prepage_engine::Members;
+use std::collections::BTreeSet;
 
 /// What is known of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,18 +55,25 @@ pub struct Surroundings {
     pub init_groups: Vec<Membership>,
     /// Control groups of the service itself.
     pub own_groups: Vec<Membership>,
-    /// Applications that are asked for by name: each is one by itself, whatever launched it.
-    pub named: Vec<Named>,
+    /// What the configuration lists, or somebody asks for by name. Each is an application by itself, whatever launched it.
+    pub listed: Vec<Named>,
+    /// So are the tracked applications.
+    pub tracked: BTreeSet<AppId>,
 }
 
 impl Surroundings {
-    /// Whether a process is of an application that is asked for by name, and its parent is not.
+    /// Whether an application is listed.
+    pub fn lists(&self, app: &AppId) -> bool {
+        self.listed.iter().any(|named| named.means(app))
+    }
+
+    /// Whether a process is of a listed or tracked application, and its parent is not of the same.
     fn begins_named(&self, process: &ProcessFacts, parent: &ProcessFacts) -> bool {
-        let Some(app) = program(process).filter(|_| !self.named.is_empty()) else {
+        if self.listed.is_empty() && self.tracked.is_empty() {
             return false;
-        };
-        let is_named = self.named.iter().any(|named| named.means(&app));
-        is_named && program(parent).is_none_or(|other| other != app)
+        }
+        let app = program(process).filter(|app| program(parent).as_ref() != Some(app));
+        app.is_some_and(|app| self.tracked.contains(&app) || self.lists(&app))
     }
 }
 

@@ -7,6 +7,9 @@ use prepage_kernel::testing::group::{Group, v1};
 use std::path::Path;
 use std::process::Command;
 
+/// The user that is nobody.
+const NOBODY: u32 = 65_534;
+
 #[test]
 fn an_application_from_track_to_forget() {
     let service = Service::start("");
@@ -203,7 +206,7 @@ fn without_the_service_commands_say_so_and_doctor_works() {
 #[test]
 fn doctor_tells_an_ordinary_user_that_root_has_more() {
     let service = Service::start("");
-    let output = service.call_as(65_534, &["doctor"]);
+    let output = service.call_as(NOBODY, &["doctor"]);
     let said = String::from_utf8(output.stdout).expect("text");
     for part in [
         "MISSING rights: user 65534",
@@ -437,7 +440,6 @@ fn control_characters_of_a_name_are_told_as_text() {
 #[test]
 fn a_user_is_shown_nothing_of_others_in_a_shared_group() {
     assert!(is_root(), "this test needs root, to become another user");
-    const NOBODY: u32 = 65_534;
     let group = Group::create(&v1("memory"));
     let place = |pid: i32| group.write("cgroup.procs", pid);
     let apps = TempDir::new();
@@ -501,7 +503,6 @@ fn profiles_are_exported_and_imported() {
 #[test]
 fn other_users_see_and_touch_only_what_is_theirs() {
     assert!(is_root(), "this test needs root, to become another user");
-    const NOBODY: u32 = 65_534;
     let service = Service::start("");
     let apps = TempDir::new();
     let app = application(&apps, "roots");

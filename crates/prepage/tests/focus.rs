@@ -76,18 +76,29 @@ impl Desktop {
                 &Default::default(),
             )
             .expect("sent");
-        let atom = connection
-            .intern_atom(false, b"_NET_ACTIVE_WINDOW")
-            .expect("sent");
-        let active = atom.reply().expect("answered").atom;
-        let desktop = Self {
+        let mut desktop = Self {
             connection,
             root,
             window,
-            active,
+            active: x11rb::NONE,
         };
+        desktop.active = desktop.atom("_NET_ACTIVE_WINDOW");
         desktop.activate(x11rb::NONE);
         desktop
+    }
+
+    fn atom(&self, name: &str) -> u32 {
+        let atom = self.connection.intern_atom(false, name.as_bytes());
+        atom.expect("sent").reply().expect("answered").atom
+    }
+
+    /// Writes a property of the root window.
+    fn write(&self, property: u32, kind: AtomEnum, numbers: &[u32]) {
+        let (mode, root) = (PropMode::REPLACE, self.root);
+        let change = self
+            .connection
+            .change_property32(mode, root, property, kind, numbers);
+        change.expect("sent").check().expect("done");
     }
 
     /// Takes the focus away and gives it back. What is undone before the agent has looked is no change.
@@ -98,11 +109,7 @@ impl Desktop {
     }
 
     fn activate(&self, window: Window) {
-        let (mode, kind) = (PropMode::REPLACE, AtomEnum::WINDOW);
-        let change =
-            self.connection
-                .change_property32(mode, self.root, self.active, kind, &[window]);
-        change.expect("sent").check().expect("done");
+        self.write(self.active, AtomEnum::WINDOW, &[window]);
     }
 }
 
@@ -189,12 +196,7 @@ fn focus_is_reported_from_a_session_of_gamescope() {
     track(&service, own);
     let desktop = Desktop::open(&display);
     let write = |name: &str, numbers: &[u32]| {
-        let connection = &desktop.connection;
-        let atom = connection.intern_atom(false, name.as_bytes());
-        let atom = atom.expect("sent").reply().expect("answered").atom;
-        let (mode, kind) = (PropMode::REPLACE, AtomEnum::CARDINAL);
-        let change = connection.change_property32(mode, desktop.root, atom, kind, numbers);
-        change.expect("sent").check().expect("done");
+        desktop.write(desktop.atom(name), AtomEnum::CARDINAL, numbers);
     };
     // A window of this number is of another process in the first X server, and of this one in a second.
     const WINDOW: u32 = 0x0040_0001;

@@ -24,7 +24,7 @@ fn around() -> Surroundings {
         hierarchies: Hierarchies::among(&mountinfo::parse(MOUNTS).expect("well formed")),
         init_groups: parse_memberships("4:memory:/\n0::/init.scope"),
         own_groups: parse_memberships("4:memory:/box/self\n0::/system.slice/prepaged.service"),
-        named: Vec::new(),
+        ..Surroundings::default()
     }
 }
 

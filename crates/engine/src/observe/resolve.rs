@@ -7,9 +7,8 @@ use prepage_core::identity::FileId;
 use prepage_kernel::fds::{self, OpenFile};
 use prepage_kernel::maps;
 use prepage_kernel::mountinfo::{self, Devices, Mount};
-use prepage_kernel::open::{FileKind, FileStat, process_root_path, stat_in_root};
+use prepage_kernel::open::{FileStat, process_root_path};
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -152,13 +151,6 @@ impl Paths {
             self.by_inode.insert(key, Some(path.into()));
         }
     }
-}
-
-/// The present version of the file that `path` names below this root directory, if it is a regular file.
-pub fn present_version(root: BorrowedFd<'_>, key: InodeKey, path: &Arc<str>) -> Option<FileId> {
-    let stat = stat_in_root(root, Path::new(&**path)).ok()?;
-    let is_it = stat.kind == FileKind::Regular && stat.inode == key.1;
-    is_it.then(|| version_of(path, key, &stat))
 }
 
 /// The version of a file that `stat` tells.

@@ -84,10 +84,7 @@ pub(super) fn set_left_alone(bytes: &mut [u8], left: u32) {
 /// so does one of another version.
 pub(super) fn write_left_alone(path: &Path, left: u32) -> std::io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    let mut head = [0; READY_AT];
-    file.read_exact_at(&mut head, 0)?;
-    let head = Head::of(&head).filter(|_| head.starts_with(MAGIC));
-    match head.is_some_and(|head| head.left_alone > left) {
+    match Head::read(&file)?.is_some_and(|head| head.left_alone > left) {
         true => file.write_all_at(&left_alone_bytes(left), LEFT_ALONE_AT as u64),
         false => Err(std::io::Error::other(
             "what is there is not what was learned last, and stays",
@@ -113,9 +110,7 @@ pub(super) fn take_next(path: &Path, may_be_left_alone: bool) -> Next {
         let file: File = OpenOptions::new().read(true).write(true).open(path)?;
         // Whoever is not left alone reads the rest next. A hint: without it that takes longer.
         let _ = readahead(file.as_fd(), 0, READAHEAD_BYTES);
-        let mut head = [0; READY_AT];
-        file.read_exact_at(&mut head, 0)?;
-        let Some(head) = Head::of(&head).filter(|_| head.starts_with(MAGIC)) else {
+        let Some(head) = Head::read(&file)? else {
             return Ok(None);
         };
         if head.left_alone > 1 && may_be_left_alone {
@@ -147,6 +142,13 @@ struct Head {
 }
 
 impl Head {
+    /// That of a profile file; `None` where it is no profile of this version, or the number of launches is damaged.
+    fn read(file: &File) -> std::io::Result<Option<Self>> {
+        let mut bytes = [0; READY_AT];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(Self::of(&bytes).filter(|_| bytes.starts_with(MAGIC)))
+    }
+
     /// `None` where there are too few, or the number of launches is damaged.
     fn of(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));

@@ -1,15 +1,11 @@
 //! Text in columns.
 
 use prepage_core::identity::printable;
+use std::borrow::Cow;
 
 /// Sets rows in columns as wide as they need; the first row is the heading. Columns of numbers go to the right.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    // Paths are chosen by whoever made the files.
-    let cell = |row: &Vec<String>, at: usize| {
-        let text = row.get(at).map_or("", |text| text);
-        printable(text).into_owned()
-    };
     let width = |at| {
         rows.iter()
             .map(|row| cell(row, at).chars().count())
@@ -35,6 +31,11 @@ pub fn columns(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A cell, on one line: paths are chosen by whoever made the files.
+fn cell(row: &[String], at: usize) -> Cow<'_, str> {
+    printable(row.get(at).map_or("", String::as_str))
 }
 
 /// Columns of a terminal.

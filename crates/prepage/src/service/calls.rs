@@ -237,10 +237,11 @@ impl Service {
                     found
                 };
                 let (mut around, mut found) = (&self.around, find(&self.around));
-                // What a script launches is found by that, unless it is asked for.
-                let mut asking = self.around.clone();
+                let mut asking;
                 if found.is_empty() {
-                    asking.named.push(named.clone());
+                    // What a script launches is found by that, unless it is asked for.
+                    asking = self.around.clone();
+                    asking.listed.push(named.clone());
                     (around, found) = (&asking, find(&asking));
                 }
                 // One that was given no other name stands for the application.

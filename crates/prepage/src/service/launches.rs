@@ -12,7 +12,7 @@ use crate::api::{
 use crate::cgroups::memberships;
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    ProcessFacts, base_name, identify, is_session_program, may_be_named_by_group,
+    Named, ProcessFacts, base_name, identify, is_session_program, may_be_named_by_group,
     may_be_named_by_words, program, runs_in_other_root,
 };
 use crate::launch::decide::{Circumstances, Decided};
@@ -266,7 +266,8 @@ impl Service {
     /// Programs were executed.
     pub(super) fn see_execs(&mut self) {
         let is_any = self.config.service.launches == LaunchPolicy::Interactive;
-        let mut names: BTreeSet<&str> = self.tracking.listed_executables().collect();
+        let listed = self.around.listed.iter().map(Named::executable_name);
+        let mut names: BTreeSet<&str> = listed.collect();
         // What is listed may be the name of a unit, a container or a desktop entry.
         let mut has_groups = !names.is_empty();
         for app in self.tracking.apps() {
@@ -315,7 +316,7 @@ impl Service {
             return;
         }
         let is_tracked = self.tracking.contains(&identity.app);
-        let is_found = !is_tracked && self.tracking.is_listed(&identity.app);
+        let is_found = !is_tracked && self.around.lists(&identity.app);
         let is_chosen = is_tracked
             || is_found
             || self.config.service.launches == LaunchPolicy::Interactive
@@ -476,7 +477,9 @@ impl Service {
             reason: "launches are not helped here: see `prepage doctor`".into(),
         })?;
         if !help.has_room(owner) {
-            let reason = format!("{LAUNCHES_OF_USER_MAX} of your launches are under way");
+            let reason = format!(
+                "too many launches are under way: {LAUNCHES_OF_USER_MAX} of yours, or {LAUNCHES_UNDER_WAY_MAX} in all"
+            );
             return Err(ApiError::Failed { reason });
         }
         let (mut process, parent) = discover::facts(caller.pid)

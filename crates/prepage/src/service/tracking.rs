@@ -6,7 +6,7 @@ use super::poller::Token;
 use crate::cgroups;
 use crate::config::TrackPolicy;
 use crate::discover;
-use crate::identity::{Identity, Named, identify};
+use crate::identity::{Identity, identify};
 use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
 use prepage_core::identity::AppId;
@@ -60,8 +60,6 @@ impl From<Identity> for RunningCopy {
 pub struct Tracking {
     /// The copies of each tracked application, at most [`COPIES_MAX`]; none while it is not running.
     apps: BTreeMap<AppId, Vec<RunningCopy>>,
-    /// What the configuration lists.
-    listed: Vec<Named>,
     /// Processes that demand faults were seen of and that the executor does not know (yet), with their applications.
     strangers: HashMap<i32, (Nanos, Option<AppId>)>,
 }
@@ -70,16 +68,6 @@ impl Tracking {
     /// Whether an application is tracked.
     pub fn contains(&self, app: &AppId) -> bool {
         self.apps.contains_key(app)
-    }
-
-    /// Whether the configuration lists an application.
-    pub fn is_listed(&self, app: &AppId) -> bool {
-        self.listed.iter().any(|named| named.means(app))
-    }
-
-    /// The names that executables have of which the configuration lists the application.
-    pub fn listed_executables(&self) -> impl Iterator<Item = &str> {
-        self.listed.iter().map(Named::executable_name)
     }
 
     /// The tracked applications.
@@ -125,8 +113,7 @@ impl Service {
     /// Tracks what the store and the configuration name, and finds it among the processes that run now.
     pub(super) fn track_what_is_known(&mut self) {
         let listed = self.config.service.applications.iter();
-        self.tracking.listed = listed.map(|text| discover::named(text)).collect();
-        self.renew_names();
+        self.around.listed = listed.map(|text| discover::named(text)).collect();
         let known: Vec<_> = self
             .store
             .tracked()
@@ -149,16 +136,6 @@ impl Service {
         }
     }
 
-    /// Programs that the configuration lists, and those that are tracked, are applications by themselves from now on.
-    fn renew_names(&mut self) {
-        let tracked = self.tracking.apps().map(|app| Named {
-            text: app.to_string(),
-            executable: None,
-        });
-        let names = self.tracking.listed.iter().cloned().chain(tracked);
-        self.around.named = names.collect();
-    }
-
     /// A copy of an application was found running: follows it where the application is tracked, or the configuration
     /// names it.
     pub(super) fn meet(&mut self, identity: Identity) {
@@ -169,7 +146,7 @@ impl Service {
         let app = identity.app.clone();
         if self.tracking.contains(&app) {
             self.add_copies(&app, vec![identity.into()]);
-        } else if self.tracking.is_listed(&app) {
+        } else if self.around.lists(&app) {
             self.track(&app, vec![identity.into()], TrackedBy::Name);
         }
     }
@@ -236,7 +213,7 @@ impl Service {
             profile: Box::new(profile.unwrap_or_default()),
         });
         self.tracking.apps.insert(app.clone(), Vec::new());
-        self.renew_names();
+        self.around.tracked.insert(app.clone());
         self.tracking.strangers.clear();
         self.watch_execs();
         log_info!("tracking {app}");
@@ -259,7 +236,7 @@ impl Service {
         self.step_now(Event::Untracked { app: app.clone() });
         self.store.set_tracked(app, None);
         self.tracking.apps.remove(app);
-        self.renew_names();
+        self.around.tracked.remove(app);
         self.tracking.strangers.clear();
         self.forget_sources(app);
         self.watch_execs();

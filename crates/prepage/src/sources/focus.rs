@@ -47,9 +47,11 @@ impl FocusWatch {
 
     fn of_x_server(display: Option<&str>) -> Result<Self> {
         let (connection, root) = x11::connect(display)?;
-        Ok(match gamescope::FocusWatch::open(connection, root)? {
-            Ok(watch) => Self::Gamescope(watch.into()),
-            Err(connection) => Self::X11(x11::FocusWatch::open(connection, root)?.into()),
+        Ok(match gamescope::find(&connection, root)? {
+            Some(atoms) => {
+                Self::Gamescope(gamescope::FocusWatch::open(connection, root, atoms)?.into())
+            }
+            None => Self::X11(x11::FocusWatch::open(connection, root)?.into()),
         })
     }
 

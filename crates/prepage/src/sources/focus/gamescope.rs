@@ -5,10 +5,11 @@
 //! 2026 write as well, nothing follows where another server's is shown.
 
 use super::process;
+use super::x11::{atoms, numbers};
 use crate::error::Result;
 use x11rb::connection::Connection;
 use x11rb::protocol::Event;
-use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, Window};
+use x11rb::protocol::xproto::{Atom, AtomEnum, Window};
 use x11rb::rust_connection::RustConnection;
 
 /// Most numbers of a property that are read.
@@ -19,10 +20,30 @@ const FIELDS: usize = 3;
 
 /// The properties that are read.
 #[derive(Clone, Copy, Debug)]
-struct Atoms {
+pub struct Atoms {
     focused_window: Atom,
     focused_app: Atom,
     windows: Atom,
+}
+
+/// The properties of the root window, where it is that of gamescope's first X server.
+///
+/// # Errors
+/// Where the X server refuses.
+pub fn find(connection: &RustConnection, root: Window) -> Result<Option<Atoms>> {
+    let names = [
+        "GAMESCOPE_FOCUSED_WINDOW",
+        "GAMESCOPE_FOCUSED_APP",
+        "GAMESCOPE_FOCUSABLE_WINDOWS",
+    ];
+    let [focused_window, focused_app, windows] = atoms(connection, names)?;
+    // It is there from gamescope's beginning on, of no window at first.
+    let is_there = cardinals(connection, root, windows)?.is_some();
+    Ok(is_there.then_some(Atoms {
+        focused_window,
+        focused_app,
+        windows,
+    }))
 }
 
 /// A connection to gamescope's first X server.
@@ -35,30 +56,11 @@ pub struct FocusWatch {
 }
 
 impl FocusWatch {
-    /// Watches by this connection, whose root window's properties are watched already; gives it back where that is not the root window of
-    /// gamescope's first X server.
+    /// Watches by this connection, whose root window's properties are watched already, and are these.
     ///
     /// # Errors
     /// Where the X server refuses.
-    pub fn open(
-        connection: RustConnection,
-        root: Window,
-    ) -> Result<std::result::Result<Self, RustConnection>> {
-        let [window, app, windows] = [
-            "GAMESCOPE_FOCUSED_WINDOW",
-            "GAMESCOPE_FOCUSED_APP",
-            "GAMESCOPE_FOCUSABLE_WINDOWS",
-        ]
-        .map(|name| connection.intern_atom(false, name.as_bytes()));
-        let atoms = Atoms {
-            focused_window: window?.reply()?.atom,
-            focused_app: app?.reply()?.atom,
-            windows: windows?.reply()?.atom,
-        };
-        // It is there from gamescope's beginning on, of no window at first.
-        if numbers(&connection, root, atoms.windows)?.is_none() {
-            return Ok(Err(connection));
-        }
+    pub fn open(connection: RustConnection, root: Window, atoms: Atoms) -> Result<Self> {
         let mut watch = Self {
             connection,
             root,
@@ -66,7 +68,7 @@ impl FocusWatch {
             focused: None,
         };
         watch.focused = watch.focused_pid()?;
-        Ok(Ok(watch))
+        Ok(watch)
     }
 
     /// Waits for a window of another process to get the focus, and returns that process.
@@ -89,7 +91,7 @@ impl FocusWatch {
     }
 
     fn focused_pid(&self) -> Result<Option<i32>> {
-        let read = |property| numbers(&self.connection, self.root, property);
+        let read = |property| cardinals(&self.connection, self.root, property);
         let window = read(self.atoms.focused_window)?.unwrap_or_default();
         let app = read(self.atoms.focused_app)?.unwrap_or_default();
         let windows = read(self.atoms.windows)?.unwrap_or_default();
@@ -105,13 +107,13 @@ fn pid_of(list: &[u32], window: Option<&u32>, app: Option<&u32>) -> Option<i32> 
     process(of_app.or(same.first())?[2])
 }
 
-/// The numbers in a property of the root window, where it has that property.
-fn numbers(connection: &RustConnection, root: Window, property: Atom) -> Result<Option<Vec<u32>>> {
+fn cardinals(
+    connection: &RustConnection,
+    root: Window,
+    property: Atom,
+) -> Result<Option<Vec<u32>>> {
     let kind = AtomEnum::CARDINAL;
-    let reply = connection
-        .get_property(false, root, property, kind, 0, NUMBERS_MAX)?
-        .reply()?;
-    Ok(reply.value32().map(Iterator::collect))
+    Ok(numbers(connection, root, property, kind, NUMBERS_MAX)?)
 }
 
 #[cfg(test)]

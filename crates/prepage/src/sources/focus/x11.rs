@@ -52,18 +52,46 @@ pub fn connect(display: Option<&str>) -> Result<(RustConnection, Window)> {
     Ok((connection, root))
 }
 
+/// The atoms of these names.
+///
+/// # Errors
+/// Where the X server refuses.
+pub fn atoms<const N: usize>(connection: &RustConnection, names: [&str; N]) -> Result<[Atom; N]> {
+    let asked = names.map(|name| connection.intern_atom(false, name.as_bytes()));
+    let mut atoms = [x11rb::NONE; N];
+    for (atom, asked) in atoms.iter_mut().zip(asked) {
+        *atom = asked?.reply()?.atom;
+    }
+    Ok(atoms)
+}
+
+/// The numbers in a window's property, so many at most, where it has that property.
+///
+/// # Errors
+/// As the X server answers.
+pub fn numbers(
+    connection: &RustConnection,
+    window: Window,
+    property: Atom,
+    kind: AtomEnum,
+    max: u32,
+) -> std::result::Result<Option<Vec<u32>>, ReplyError> {
+    let property = connection.get_property(false, window, property, kind, 0, max)?;
+    Ok(property.reply()?.value32().map(Iterator::collect))
+}
+
 impl FocusWatch {
     /// Watches by this connection, as [`connect`] makes it.
     ///
     /// # Errors
     /// Where the X server refuses.
     pub fn open(connection: RustConnection, root: Window) -> Result<Self> {
-        let [active, list, pid] = ["_NET_ACTIVE_WINDOW", "_NET_CLIENT_LIST", "_NET_WM_PID"]
-            .map(|name| connection.intern_atom(false, name.as_bytes()));
+        let names = ["_NET_ACTIVE_WINDOW", "_NET_CLIENT_LIST", "_NET_WM_PID"];
+        let [active_window, client_list, window_pid] = atoms(&connection, names)?;
         let atoms = Atoms {
-            active_window: active?.reply()?.atom,
-            client_list: list?.reply()?.atom,
-            window_pid: pid?.reply()?.atom,
+            active_window,
+            client_list,
+            window_pid,
         };
         // Version 1.2 knows the processes of clients.
         let version = connection.res_query_version(1, 2)?.reply();
@@ -106,31 +134,19 @@ impl FocusWatch {
     }
 
     fn window_in(&self, property: Atom) -> Result<Window> {
-        let any = AtomEnum::WINDOW;
-        let reply = self
-            .connection
-            .get_property(false, self.root, property, any, 0, 1)?
-            .reply()?;
-        Ok(reply
-            .value32()
-            .and_then(|mut values| values.next())
-            .unwrap_or(x11rb::NONE))
+        let windows = numbers(&self.connection, self.root, property, AtomEnum::WINDOW, 1)?;
+        let window = windows.as_deref().and_then(<[Window]>::first);
+        Ok(window.copied().unwrap_or(x11rb::NONE))
     }
 
     /// Asks for the processes of all windows that the window manager lists and that are not known yet.
     fn learn_windows(&mut self) -> Result<()> {
-        let list = self.connection.get_property(
-            false,
-            self.root,
-            self.atoms.client_list,
-            AtomEnum::WINDOW,
-            0,
-            CLIENTS_MAX,
-        )?;
-        let windows: Vec<Window> = match list.reply() {
-            Ok(reply) => reply.value32().map(Iterator::collect).unwrap_or_default(),
-            Err(error) => return unless_gone(error).map(|_: Option<()>| ()),
-        };
+        let (list, kind) = (self.atoms.client_list, AtomEnum::WINDOW);
+        let windows: Vec<Window> =
+            match numbers(&self.connection, self.root, list, kind, CLIENTS_MAX) {
+                Ok(windows) => windows.unwrap_or_default(),
+                Err(error) => return unless_gone(error).map(|_: Option<()>| ()),
+            };
         self.pids.retain(|window, _| windows.contains(window));
         for window in windows {
             self.pid_of(window)?;
@@ -187,16 +203,11 @@ impl FocusWatch {
 
     /// As the client says.
     fn claimed_pid(&self, window: Window) -> Result<Option<i32>> {
-        let any = AtomEnum::CARDINAL;
-        let property =
-            self.connection
-                .get_property(false, window, self.atoms.window_pid, any, 0, 1)?;
-        let reply = match property.reply() {
-            Ok(reply) => reply,
-            Err(error) => return unless_gone(error),
-        };
-        let pid = reply.value32().and_then(|mut values| values.next());
-        Ok(pid.and_then(process))
+        let (property, kind) = (self.atoms.window_pid, AtomEnum::CARDINAL);
+        match numbers(&self.connection, window, property, kind, 1) {
+            Ok(pids) => Ok(pids.and_then(|pids| process(*pids.first()?))),
+            Err(error) => unless_gone(error),
+        }
     }
 }
 
