@@ -8,12 +8,13 @@ use crate::fetch::job::Job;
 use crate::fetch::pool::Pool;
 use crate::fetch::swap_layout::SwapLayout;
 use crate::mailbox::Mailbox;
-use crate::members::Roster;
+use crate::members::{self, Roster};
 use crate::observe::collect::Task;
 use crate::observe::faults::FaultLog;
 use crate::observe::files::FileTrace;
 use crate::observe::observer::{self, Command};
 use crate::params::{CorePolicy, EngineParams, FetchParams, ObserveParams};
+use crate::patience;
 use crate::restore::{Restored, Restores, Task as RestoreTask};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
@@ -483,22 +484,12 @@ impl Executor for Engine {
 
     fn swapped_share(&self, app: &AppId, pid: i32, instances: &[(Instance, Vec<u64>)]) -> f32 {
         let copy = self.roster.copy_of(app, pid);
-        let (mut asked, mut swapped) = (0u32, 0u32);
-        for (instance, pages) in instances {
-            let Some(member) = self.roster.member(app, instance) else {
-                continue;
-            };
-            if self.roster.copy_of(app, instance.pid) != copy {
-                continue;
-            }
-            for &page in pages {
-                asked += 1;
-                swapped += u32::from(member.entry(page).is_some_and(|entry| !entry.present()));
-            }
-        }
-        match asked {
-            0 => 0.0,
-            _ => swapped as f32 / asked as f32,
-        }
+        let of_copy = |(instance, pages): &(Instance, Vec<u64>)| {
+            let member = self.roster.member(app, instance)?;
+            let is_of_copy = self.roster.copy_of(app, instance.pid) == copy;
+            is_of_copy.then(|| (Arc::clone(member), pages.clone()))
+        };
+        let sample: Vec<_> = instances.iter().filter_map(of_copy).collect();
+        patience::ask(pid, move || members::swapped_share(&sample)).unwrap_or(0.0)
     }
 }

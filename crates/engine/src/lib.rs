@@ -14,6 +14,7 @@ mod mailbox;
 mod members;
 pub mod observe;
 mod params;
+pub mod patience;
 mod restore;
 mod roots;
 pub mod store;

@@ -3,9 +3,8 @@
 use crate::cgroups::{self, Hierarchies};
 use crate::containers;
 use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
-use crate::patience;
 use prepage_core::identity::{AppId, AppKind};
-use prepage_engine::Members;
+use prepage_engine::{Members, patience};
 use prepage_kernel::process;
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -24,7 +24,6 @@ pub mod identity;
 pub mod interpreters;
 pub mod journal;
 pub mod launch;
-pub mod patience;
 pub mod service;
 pub mod sources;
 pub mod wire;

@@ -8,6 +8,7 @@ use crate::launch::sandboxes::{Sandbox, Sandboxes};
 use crate::observe::files::InodeKey;
 use crate::observe::opens::Opening;
 use crate::observe::resolve::View;
+use crate::patience;
 use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::launch::recording::{
     ACCESSES_MAX, Access, BlockRequest, CALLS_MAX, CallKind, FILES_MAX, Issuer, PathCall,
@@ -127,7 +128,8 @@ impl Seen {
         for pid in seen.pids.clone() {
             seen.look_at(pid);
             // A process that vanished maps nothing.
-            for mapping in maps::read(pid).unwrap_or_default() {
+            let mappings = patience::ask(pid, move || maps::read(pid).unwrap_or_default());
+            for mapping in mappings.unwrap_or_default() {
                 let key = seen.view.key_of_mapped(mapping.dev, mapping.inode);
                 let path = mapping.path.filter(|_| !mapping.deleted);
                 if let Some(path) = path.and_then(|path| seen.path_in_root(pid, &path)) {

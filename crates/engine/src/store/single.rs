@@ -97,7 +97,9 @@ const ROOM_BYTES: u64 = 256 << 10;
 pub fn take_place(dir: &Path, places: usize) -> Result<File> {
     make_directory(dir)?;
     let disk = statvfs(dir).map_err(|e| failed("asking for room", dir, e.into()))?;
-    if disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES {
+    // A file system without blocks of its own (ramfs, tmpfs without a limit) does not say how much it takes.
+    let is_bounded = disk.f_blocks > 0;
+    if is_bounded && disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES {
         let source = std::io::Error::new(ErrorKind::StorageFull, "its disk is full");
         return Err(failed("taking a place", dir, source));
     }

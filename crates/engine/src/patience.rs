@@ -1,15 +1,14 @@
-//! Questions that a process can leave unanswered: to read its arguments or environment waits for the lock of its address space, which it
-//! may hold for as long as it likes, as in munmap(2) of a file whose server does not answer. Who asks for all users waits for none of
-//! them: another thread asks, and is left behind where it takes too long.
+//! Questions that a process can leave unanswered: to read its arguments, mappings or page table waits for the lock of its
+//! address space, which it may hold for as long as it likes, as in munmap(2) of a file whose server does not answer. Who asks
+//! for all users waits for none of them: another thread asks, and is left behind where it takes too long.
 
 use prepage_kernel::process;
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long an answer is waited for. It takes some microseconds, a read of the swap device where it is swapped out, and its turn where
-/// all cores are busy.
+/// How long an answer is waited for. It takes some microseconds, a read of the swap device where it is swapped out, and its
+/// turn where all cores are busy.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
 
 /// Most processes that leave a question unanswered at once, and most of one user's; beyond that, none of theirs is asked.
@@ -18,23 +17,13 @@ const UNANSWERED_OF_USER_MAX: usize = 4;
 
 type Question = Box<dyn FnOnce() + Send>;
 
-/// The processes that have not answered yet, with their users.
-type Unanswered = Arc<Mutex<BTreeMap<i32, Option<u32>>>>;
-
-/// A process that is among them until it has answered, or will not be asked.
-struct Asked(i32, Unanswered);
-
-impl Asked {
-    fn of(pid: i32, unanswered: &Unanswered) -> Self {
-        locked(unanswered).insert(pid, None);
-        Self(pid, Arc::clone(unanswered))
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        locked(&self.1).remove(&self.0);
-    }
+/// A question that was waited for in vain.
+#[derive(Debug)]
+struct Unanswered {
+    pid: i32,
+    owner: Option<u32>,
+    /// The thread that asks has it until it is answered, or will not be asked.
+    pending: Weak<()>,
 }
 
 /// Who asks.
@@ -42,22 +31,24 @@ impl Drop for Asked {
 struct Asker {
     /// How long an answer is waited for.
     answer_max: Duration,
-    /// To the thread that asks; none before the first question, and after one that is not answered.
-    line: Option<Sender<Question>>,
-    unanswered: Unanswered,
+    /// To a thread that asks and is free; none before the first question, after one that is not answered, and while another
+    /// waits for an answer.
+    line: Mutex<Option<Sender<Question>>>,
+    unanswered: Mutex<Vec<Unanswered>>,
 }
 
 impl Asker {
-    fn new(answer_max: Duration) -> Self {
+    const fn new(answer_max: Duration) -> Self {
         Self {
             answer_max,
-            line: None,
-            unanswered: Unanswered::default(),
+            line: Mutex::new(None),
+            unanswered: Mutex::new(Vec::new()),
         }
     }
 
+    /// Nothing is locked while an answer is waited for.
     fn ask<T: Send + 'static>(
-        &mut self,
+        &self,
         pid: i32,
         owner: impl Fn(i32) -> Option<u32>,
         question: impl FnOnce() -> T + Send + 'static,
@@ -66,43 +57,40 @@ impl Asker {
             return None;
         }
         let (answered, answer) = sync_channel(1);
-        let asked = Asked::of(pid, &self.unanswered);
+        let asked = Arc::new(());
+        let pending = Arc::downgrade(&asked);
         let question = move || {
-            // Where it panics, the last is dropped first: whoever waits learns of it when it may be asked again.
-            let (answered, asked) = (answered, asked);
             let said = question();
             drop(asked);
             // Nobody may wait for it any more.
             let _ = answered.send(said);
         };
-        let line = match self.line.take() {
-            Some(line) => line,
-            None => start()?,
-        };
+        let free = locked(&self.line).take();
+        let line = free.or_else(start)?;
         line.send(Box::new(question)).ok()?;
         let said = answer.recv_timeout(self.answer_max).ok();
         match said {
-            Some(_) => self.line = Some(line),
-            None => {
-                let owner = owner(pid);
-                if let Some(of) = locked(&self.unanswered).get_mut(&pid) {
-                    *of = owner;
-                }
-            }
+            Some(_) => *locked(&self.line) = Some(line),
+            None => locked(&self.unanswered).push(Unanswered {
+                pid,
+                owner: owner(pid),
+                pending,
+            }),
         }
         said
     }
 
     fn may_ask(&self, pid: i32, owner: &impl Fn(i32) -> Option<u32>) -> bool {
-        let unanswered = locked(&self.unanswered);
+        let mut unanswered = locked(&self.unanswered);
+        unanswered.retain(|left| left.pending.strong_count() > 0);
         if unanswered.is_empty() {
             return true;
         }
         let owner = owner(pid);
-        let of_user = unanswered.values().filter(|of| **of == owner).count();
-        !unanswered.contains_key(&pid)
+        let of_user = unanswered.iter().filter(|left| left.owner == owner);
+        unanswered.iter().all(|left| left.pid != pid)
             && unanswered.len() < UNANSWERED_MAX
-            && of_user < UNANSWERED_OF_USER_MAX
+            && of_user.count() < UNANSWERED_OF_USER_MAX
     }
 }
 
@@ -119,17 +107,15 @@ fn start() -> Option<Sender<Question>> {
     Some(line)
 }
 
-/// What comes of a question about a process, asked by another thread; `None` where it does not answer in time, or has not answered an
-/// earlier one yet.
+/// What comes of a question about a process, asked by another thread; `None` where it does not answer in time, or has not
+/// answered an earlier one yet.
 pub fn ask<T: Send + 'static>(
     pid: i32,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    static ASKER: Mutex<Option<Asker>> = Mutex::new(None);
+    static ASKER: Asker = Asker::new(ANSWER_MAX);
     let owner = |pid| process::status(pid).ok().map(|status| status.uid.real);
-    let mut asker = locked(&ASKER);
-    let asker = asker.get_or_insert_with(|| Asker::new(ANSWER_MAX));
-    asker.ask(pid, owner, question)
+    ASKER.ask(pid, owner, question)
 }
 
 #[cfg(test)]
@@ -150,8 +136,7 @@ mod tests {
         }
         // Whoever answers is waited for, however busy the machine is.
         asker.answer_max = Duration::from_secs(10);
-        let unanswered = Arc::clone(&asker.unanswered);
-        assert_eq!(locked(&unanswered).len(), UNANSWERED_OF_USER_MAX);
+        assert_eq!(locked(&asker.unanswered).len(), UNANSWERED_OF_USER_MAX);
         assert_eq!(asker.ask(100, owner, || 7), None, "it is not asked again");
         assert_eq!(asker.ask(150, owner, || 7), None, "nor is its user");
         for number in 0..9 {
@@ -164,9 +149,30 @@ mod tests {
         assert_eq!(failed, None);
         assert_eq!(asker.ask(300, owner, || 7), Some(7));
         drop(held);
-        while !locked(&unanswered).is_empty() {
+        let is_pending = |left: &Unanswered| left.pending.strong_count() > 0;
+        while locked(&asker.unanswered).iter().any(is_pending) {
             std::thread::yield_now();
         }
         assert_eq!(asker.ask(100, owner, || 7), Some(7));
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_holds_up_no_other_who_asks() {
+        let asker = Asker::new(Duration::from_secs(10));
+        let owner = |_| Some(1);
+        let (asking, asked) = channel::<()>();
+        let (answer, said) = channel::<u8>();
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| {
+                asker.ask(1, owner, move || {
+                    asking.send(()).expect("somebody listens");
+                    said.recv().expect("an answer")
+                })
+            });
+            asked.recv().expect("it is asked");
+            assert_eq!(asker.ask(1, owner, || 7), Some(7));
+            answer.send(9).expect("it waits");
+            assert_eq!(slow.join().expect("no panic"), Some(9));
+        });
     }
 }
