@@ -17,10 +17,10 @@ const ROOTS_MAX: usize = 4;
 /// Whose root directories are an application's: its oldest process first, and those with the same rights as that one.
 ///
 /// The oldest is outside of the sandbox that it makes (Flatpak's bwrap); a browser's younger ones may be in an empty one.
-pub fn processes(members: &[Arc<Member>]) -> Vec<&Member> {
-    let mut members: Vec<&Member> = members.iter().map(Arc::as_ref).collect();
+pub fn processes(members: &[Arc<Member>]) -> Vec<Arc<Member>> {
+    let mut members = members.to_vec();
     members.sort_by_key(|member| (member.instance.start_ticks, member.instance.pid));
-    if let Some(oldest) = members.first().copied() {
+    if let Some(oldest) = members.first().cloned() {
         members.retain(|member| member.rights == oldest.rights);
     }
     members
@@ -47,10 +47,13 @@ pub enum Found {
 
 impl Roots {
     /// Those of these processes. One that has ended has none.
-    pub fn of(pids: impl IntoIterator<Item = i32>) -> Self {
+    pub fn of(processes: &[Arc<Member>]) -> Self {
         let (mut roots, mut seen) = (Vec::new(), BTreeSet::new());
-        for pid in pids {
-            let Ok(root) = process_root(pid) else {
+        for member in processes {
+            let pid = member.instance.pid;
+            let root = process_root(pid).ok();
+            // The pid of one that has ended may be another's by now.
+            let Some(root) = root.filter(|_| member.process.is_alive()) else {
                 continue;
             };
             // Two mount namespaces may have one directory for their root, and different things mounted below it.
@@ -101,9 +104,10 @@ impl Roots {
         stats.find(is_it).map(|stat| version_of(path, key, &stat))
     }
 
-    /// As [`open_version`], in the first of them that has it.
+    /// As [`open_version`], in the first of them that has it. Where there is none, nothing is known of the file.
     pub fn open(&self, file: &FileId) -> Found {
-        let Some(_user) = self.enter() else {
+        let user = self.enter().filter(|_| !self.directories.is_empty());
+        let Some(_user) = user else {
             return Found::Denied;
         };
         let mut found = Found::Stale;

@@ -24,9 +24,13 @@ const EXT4_EXTENTS_FL: u32 = 0x0008_0000;
 
 /// Works on the job's files until all are taken.
 pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart, part: &mut Part) {
-    let Some(rights) = &job.rights else { return };
-    let roots = Roots::of(job.root_pids.iter().copied());
-    let Ok(_user) = rights.enter() else { return };
+    let Some(oldest) = job.file_members.first() else {
+        return;
+    };
+    let roots = Roots::of(&job.file_members);
+    let Ok(_user) = oldest.rights.enter() else {
+        return;
+    };
     let mut reader = Reader {
         job,
         roots,

@@ -3,7 +3,7 @@
 use super::headroom::Headroom;
 use super::swap_layout::SwapLayout;
 use crate::mailbox::Outbox;
-use crate::members::{Member, Rights};
+use crate::members::Member;
 use crate::roots;
 use prepage_core::anon::{AnonTargets, RANKS};
 use prepage_core::extent::{Extent, ExtentSet};
@@ -55,10 +55,8 @@ pub struct Job {
     /// Their pages in the order of first access: index into `files`, and pages.
     reads: Vec<(usize, Extent)>,
     reads_taken: AtomicUsize,
-    /// The processes in whose root directories the files' paths hold, the oldest first.
-    pub root_pids: Vec<i32>,
-    /// The rights that they have and the files are read with.
-    pub rights: Option<Rights>,
+    /// The processes in whose root directories, and with whose rights, the files are read, the oldest first.
+    pub file_members: Vec<Arc<Member>>,
     /// Where its anonymous pages are.
     pub swap: SwapLayout,
     signalled: Nanos,
@@ -133,8 +131,7 @@ impl Job {
             files: Vec::new(),
             reads: Vec::new(),
             reads_taken: AtomicUsize::new(0),
-            root_pids: Vec::new(),
-            rights: None,
+            file_members: Vec::new(),
             swap,
             signalled,
             spans: Vec::new(),
@@ -156,12 +153,7 @@ impl Job {
         }
         if mode.fetches_files() {
             job.add_files(plan);
-            let processes = roots::processes(members);
-            job.rights = processes.first().map(|oldest| oldest.rights.clone());
-            job.root_pids = processes
-                .iter()
-                .map(|process| process.instance.pid)
-                .collect();
+            job.file_members = roots::processes(members);
         }
         job
     }

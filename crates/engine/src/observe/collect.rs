@@ -149,9 +149,8 @@ fn collect_files(
     let Some(oldest) = processes.first() else {
         return;
     };
-    let pids = processes.iter().map(|process| process.instance.pid);
     // Nobody learns of files that the application's owner could not find.
-    let roots = Roots::of(pids).seen_by(&oldest.rights);
+    let roots = Roots::of(&processes).seen_by(&oldest.rights);
     if roots.pids().next().is_none() {
         // The application has ended: its files cannot be named any more.
         return;
