@@ -10,9 +10,10 @@ use crate::fetch::job::{Job, JobFile, Part};
 use crate::params::{CorePolicy, FetchParams, FileOrder};
 use crate::roots::{Found, Roots};
 use prepage_core::extent::{Extent, ExtentSet};
+use prepage_kernel::block::BlockDevice;
 use prepage_kernel::page::page_size;
-use prepage_kernel::readahead;
-use std::collections::VecDeque;
+use prepage_kernel::{open, readahead};
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
 /// `statfs` magic of F2FS, which maps files by direct and indirect node blocks.
@@ -37,6 +38,7 @@ pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart
         params,
         heart,
         part,
+        caps: BTreeMap::new(),
         in_flight: VecDeque::new(),
         in_flight_pages: 0,
     };
@@ -55,6 +57,8 @@ struct Reader<'a> {
     params: &'a FetchParams,
     heart: &'a Heart,
     part: &'a mut Part,
+    /// What a call to a file of this device is cut to, in pages.
+    caps: BTreeMap<u64, u64>,
     /// Reads submitted and not known to be complete, oldest first.
     in_flight: VecDeque<(BorrowedFd<'a>, Extent)>,
     in_flight_pages: u64,
@@ -66,7 +70,7 @@ impl<'a> Reader<'a> {
         while let Some(file) = self.job.take_file(largest) {
             let Some(fd) = self.open(file) else { continue };
             self.read_metadata(fd, &file.targets.read);
-            for call in calls(&file.targets.read, self.call_pages()) {
+            for call in calls(&file.targets.read, self.call_pages(fd)) {
                 if self.job.is_cancelled() {
                     return;
                 }
@@ -81,7 +85,7 @@ impl<'a> Reader<'a> {
         while let Some((file, extent)) = self.job.take_read() {
             let Some(fd) = self.open(file) else { continue };
             let extent = ExtentSet::from(vec![extent]);
-            for call in calls(&extent, self.call_pages()) {
+            for call in calls(&extent, self.call_pages(fd)) {
                 self.submit(fd, call);
                 self.in_flight.push_back((fd, call));
                 self.in_flight_pages += call.len;
@@ -107,12 +111,19 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Pages that one call asks for.
-    fn call_pages(&self) -> u64 {
-        match self.params.core_policy {
+    /// Pages that one call asks for: what the device takes, since the kernel silently cuts a larger one.
+    fn call_pages(&mut self, fd: BorrowedFd<'_>) -> u64 {
+        let wanted = match self.params.core_policy {
             CorePolicy::Iorap => 1,
-            _ => (self.params.file_call_bytes / page_size()).max(1),
-        }
+            _ => self.params.file_call_bytes / page_size(),
+        };
+        let cap = open::fstat(fd).map(|stat| {
+            *self
+                .caps
+                .entry(stat.dev)
+                .or_insert_with(|| cap_pages(stat.dev))
+        });
+        wanted.min(cap.unwrap_or(wanted)).max(1)
     }
 
     fn read_metadata(&self, fd: BorrowedFd<'_>, extents: &ExtentSet) {
@@ -139,6 +150,13 @@ impl<'a> Reader<'a> {
             self.in_flight_pages -= pages.len;
         }
     }
+}
+
+/// What the kernel cuts a readahead call to a file on this device to, in pages; no end where that cannot be asked, as of a file
+/// system that has no device of its own.
+fn cap_pages(dev: u64) -> u64 {
+    let cap_kib = BlockDevice::of_number(dev).and_then(|device| device.readahead_cap_kib());
+    cap_kib.map_or(u64::MAX, |kib| (kib << 10) / page_size())
 }
 
 /// Whether the file system maps this file by indirect or node blocks, so that metadata has to be read along it.

@@ -7,7 +7,7 @@ use prepage_engine::{CorePolicy, EngineParams};
 use prepage_kernel::page::page_size;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::machine::{Directory, Disk, Machine, eventually, write_clean};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -45,6 +45,32 @@ fn extents_read_by_system_call_are_cached_before_they_are_read() {
         "{record:?}"
     );
     assert_eq!(of_files(&record).demanded, 0, "{record:?}");
+}
+
+/// A device that takes less than `fetch.file_call_bytes` in a call.
+#[test]
+fn no_call_asks_for_more_than_the_device_takes() {
+    let _machine = Machine::with_swap();
+    let disk = Disk::new(&["mkfs.ext4", "-q"], 256 << 20);
+    let name = disk.device.file_name().expect("a name");
+    let queue = Path::new("/sys/block").join(name).join("queue");
+    for setting in ["max_sectors_kb", "read_ahead_kb"] {
+        std::fs::write(queue.join(setting), "128").expect("set");
+    }
+    let path = disk.path("read");
+    write_clean(&path, FILE_PAGES);
+    let mut child = Child::spawn(1);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    for _ in 0..3 {
+        drop_cache(&path);
+        rig.switch(|| {
+            prepage_kernel::sched::sleep_us(20_000);
+            child.tell_file("readfile", &path, 1000, 512);
+        });
+    }
+    drop_cache(&path);
+    rig.begin();
+    eventually("the extent is fetched", || cached(&path, 1000, 512) == 512);
 }
 
 /// By IORap's policy, in mode full: it knows files only.
