@@ -490,6 +490,6 @@ impl Executor for Engine {
             is_of_copy.then(|| (Arc::clone(member), pages.clone()))
         };
         let sample: Vec<_> = instances.iter().filter_map(of_copy).collect();
-        patience::ask(pid, move || members::swapped_share(&sample)).unwrap_or(0.0)
+        patience::of_process(pid, move || members::share_out(&sample)).unwrap_or(0.0)
     }
 }

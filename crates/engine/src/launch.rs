@@ -224,6 +224,20 @@ impl Launches {
         })
     }
 
+    /// Takes over parameters for launches that begin from now on; how many threads are ready and how large the rings are
+    /// stays as it was.
+    pub fn set_params(&mut self, params: &EngineParams, launch: &LaunchParams) {
+        self.params = params.clone();
+        let params = Box::new((params.observe.clone(), launch.clone()));
+        self.recorder.tell(Command::SetParams(params));
+    }
+
+    /// Has the rings opened, without waiting for them: for a caller whose launches do not wait either
+    /// ([`Launch::rings_wait_max`]).
+    pub fn open_rings(&self) {
+        self.opened(Duration::ZERO);
+    }
+
     /// What this kernel refused, and what that costs, as far as it is known after a second.
     pub fn warnings(&self) -> &[String] {
         let opened = self.opened(RINGS_WAIT_MAX);

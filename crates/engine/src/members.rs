@@ -37,18 +37,19 @@ impl Member {
     }
 }
 
-/// The share (0 to 1) of these virtual pages that is swapped out; 0 of none.
-pub fn swapped_share(sample: &[(Arc<Member>, Vec<u64>)]) -> f32 {
-    let (mut asked, mut swapped) = (0u32, 0u32);
+/// The share (0 to 1) of these virtual pages that is out of memory; 0 of none. Pages of shared memory that are out have no
+/// entry.
+pub fn share_out(sample: &[(Arc<Member>, Vec<u64>)]) -> f32 {
+    let (mut asked, mut out) = (0u32, 0u32);
     for (member, pages) in sample {
         for &page in pages {
             asked += 1;
-            swapped += u32::from(member.entry(page).is_some_and(|entry| !entry.present()));
+            out += u32::from(member.entry(page).is_some_and(|entry| !entry.present()));
         }
     }
     match asked {
         0 => 0.0,
-        _ => swapped as f32 / asked as f32,
+        _ => out as f32 / asked as f32,
     }
 }
 

@@ -1,13 +1,14 @@
 //! Questions that a process can leave unanswered: to read its arguments, mappings or page table waits for the lock of its
-//! address space, which it may hold for as long as it likes, as in munmap(2) of a file whose server does not answer. Who asks
-//! for all users waits for none of them: another thread asks, and is left behind where it takes too long.
+//! address space, which it may hold for as long as it likes, as in munmap(2) of a file whose server does not answer. A file
+//! system may leave them unanswered too. Who asks for all users waits for none of them: another thread asks, and is left
+//! behind where it takes too long.
 
 use prepage_kernel::process;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long an answer is waited for. It takes some microseconds, a read of the swap device where it is swapped out, and its
+/// How long a process's answer is waited for. It takes some microseconds, a read of the swap device where it is swapped out, and its
 /// turn where all cores are busy.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
 
@@ -15,12 +16,27 @@ const ANSWER_MAX: Duration = Duration::from_millis(200);
 const UNANSWERED_MAX: usize = 32;
 const UNANSWERED_OF_USER_MAX: usize = 4;
 
+/// Most launches whose files are looked up in vain at once.
+const LOOK_UPS_MAX: usize = 16;
+
 type Question = Box<dyn FnOnce() + Send>;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    /// A process, by its process id.
+    Process(i32),
+    /// The file systems that a launch has read from.
+    LaunchFiles,
+    /// The file systems that are watched for openings.
+    Openings,
+}
 
 /// A question that was waited for in vain.
 #[derive(Debug)]
 struct Unanswered {
-    pid: i32,
+    subject: Subject,
+    /// The user whose process it is.
     owner: Option<u32>,
     /// The thread that asks has it until it is answered, or will not be asked.
     pending: Weak<()>,
@@ -29,31 +45,31 @@ struct Unanswered {
 /// Who asks.
 #[derive(Debug)]
 struct Asker {
-    /// How long an answer is waited for.
-    answer_max: Duration,
     /// To a thread that asks and is free; none before the first question, after one that is not answered, and while another
     /// waits for an answer.
     line: Mutex<Option<Sender<Question>>>,
     unanswered: Mutex<Vec<Unanswered>>,
+    /// Whose process it is.
+    owner_of: fn(i32) -> Option<u32>,
 }
 
 impl Asker {
-    const fn new(answer_max: Duration) -> Self {
+    const fn new(owner_of: fn(i32) -> Option<u32>) -> Self {
         Self {
-            answer_max,
             line: Mutex::new(None),
             unanswered: Mutex::new(Vec::new()),
+            owner_of,
         }
     }
 
     /// Nothing is locked while an answer is waited for.
     fn ask<T: Send + 'static>(
         &self,
-        pid: i32,
-        owner: impl Fn(i32) -> Option<u32>,
+        subject: Subject,
+        answer_max: Duration,
         question: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        if !self.may_ask(pid, &owner) {
+        if !self.may_ask(subject) {
             return None;
         }
         let (answered, answer) = sync_channel(1);
@@ -68,29 +84,45 @@ impl Asker {
         let free = locked(&self.line).take();
         let line = free.or_else(start)?;
         line.send(Box::new(question)).ok()?;
-        let said = answer.recv_timeout(self.answer_max).ok();
+        let said = answer.recv_timeout(answer_max).ok();
         match said {
             Some(_) => *locked(&self.line) = Some(line),
             None => locked(&self.unanswered).push(Unanswered {
-                pid,
-                owner: owner(pid),
+                subject,
+                owner: self.owner_of(subject),
                 pending,
             }),
         }
         said
     }
 
-    fn may_ask(&self, pid: i32, owner: &impl Fn(i32) -> Option<u32>) -> bool {
+    fn owner_of(&self, subject: Subject) -> Option<u32> {
+        match subject {
+            Subject::Process(pid) => (self.owner_of)(pid),
+            Subject::LaunchFiles | Subject::Openings => None,
+        }
+    }
+
+    fn may_ask(&self, subject: Subject) -> bool {
         let mut unanswered = locked(&self.unanswered);
         unanswered.retain(|left| left.pending.strong_count() > 0);
         if unanswered.is_empty() {
             return true;
         }
-        let owner = owner(pid);
-        let of_user = unanswered.iter().filter(|left| left.owner == owner);
-        unanswered.iter().all(|left| left.pid != pid)
-            && unanswered.len() < UNANSWERED_MAX
-            && of_user.count() < UNANSWERED_OF_USER_MAX
+        let of_it = unanswered.iter().filter(|left| left.subject == subject);
+        match subject {
+            Subject::Process(_) => {
+                let owner = self.owner_of(subject);
+                let is_process = |left: &&Unanswered| matches!(left.subject, Subject::Process(_));
+                let processes = || unanswered.iter().filter(is_process);
+                let of_user = processes().filter(|left| left.owner == owner);
+                of_it.count() == 0
+                    && processes().count() < UNANSWERED_MAX
+                    && of_user.count() < UNANSWERED_OF_USER_MAX
+            }
+            Subject::LaunchFiles => of_it.count() < LOOK_UPS_MAX,
+            Subject::Openings => of_it.count() == 0,
+        }
     }
 }
 
@@ -107,71 +139,128 @@ fn start() -> Option<Sender<Question>> {
     Some(line)
 }
 
+fn owner_of(pid: i32) -> Option<u32> {
+    process::status(pid).ok().map(|status| status.uid.real)
+}
+
+static ASKER: Asker = Asker::new(owner_of);
+
 /// What comes of a question about a process, asked by another thread; `None` where it does not answer in time, or has not
 /// answered an earlier one yet.
-pub fn ask<T: Send + 'static>(
+pub fn of_process<T: Send + 'static>(
     pid: i32,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    static ASKER: Asker = Asker::new(ANSWER_MAX);
-    let owner = |pid| process::status(pid).ok().map(|status| status.uid.real);
-    ASKER.ask(pid, owner, question)
+    ASKER.ask(Subject::Process(pid), ANSWER_MAX, question)
+}
+
+/// What comes of looking up the files of a launch, likewise; it is waited for `answer_max`.
+pub(crate) fn of_launch_files<T: Send + 'static>(
+    answer_max: Duration,
+    question: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    ASKER.ask(Subject::LaunchFiles, answer_max, question)
+}
+
+/// What comes of watching for openings, or of taking them, likewise; nothing more is asked until the last question is
+/// answered.
+pub(crate) fn of_openings<T: Send + 'static>(
+    answer_max: Duration,
+    question: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    ASKER.ask(Subject::Openings, answer_max, question)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const AT_ONCE: Duration = Duration::from_millis(1);
+    /// Whoever answers is waited for, however busy the machine is.
+    const PATIENTLY: Duration = Duration::from_secs(10);
+
+    fn asker() -> Asker {
+        Asker::new(|pid| Some(pid.cast_unsigned() / 100))
+    }
+
+    /// Asks what is not answered until what is returned is dropped.
+    fn ask_in_vain(asker: &Asker, subject: Subject) -> Sender<()> {
+        let (release, wait) = channel::<()>();
+        let answer = asker.ask(subject, AT_ONCE, move || wait.recv().is_err());
+        assert_eq!(answer, None);
+        release
+    }
+
+    fn answer(asker: &Asker, subject: Subject) -> Option<u8> {
+        asker.ask(subject, PATIENTLY, || 7)
+    }
+
     #[test]
     fn who_does_not_answer_is_waited_for_once_and_others_not_at_all() {
-        let mut asker = Asker::new(Duration::from_millis(1));
-        let owner = |pid: i32| Some(pid.cast_unsigned() / 100);
-        let mut held = Vec::new();
+        let asker = asker();
         // Of one user, until no more of theirs are asked.
-        for pid in 100..100 + 2 * UNANSWERED_OF_USER_MAX as i32 {
-            let (release, wait) = channel::<()>();
-            let answer = asker.ask(pid, owner, move || wait.recv().is_err());
-            assert_eq!(answer, None);
-            held.push(release);
-        }
-        // Whoever answers is waited for, however busy the machine is.
-        asker.answer_max = Duration::from_secs(10);
+        let pids = 100..100 + 2 * UNANSWERED_OF_USER_MAX as i32;
+        let held: Vec<_> = pids
+            .map(|pid| ask_in_vain(&asker, Subject::Process(pid)))
+            .collect();
         assert_eq!(locked(&asker.unanswered).len(), UNANSWERED_OF_USER_MAX);
-        assert_eq!(asker.ask(100, owner, || 7), None, "it is not asked again");
-        assert_eq!(asker.ask(150, owner, || 7), None, "nor is its user");
-        for number in 0..9 {
-            assert_eq!(asker.ask(200, owner, move || number), Some(number));
+        let again = answer(&asker, Subject::Process(100));
+        assert_eq!(again, None, "it is not asked again");
+        let of_user = answer(&asker, Subject::Process(150));
+        assert_eq!(of_user, None, "nor is its user");
+        for _ in 0..9 {
+            assert_eq!(answer(&asker, Subject::Process(200)), Some(7));
         }
         // A panic of which nothing is told.
-        let failed = asker.ask(300, owner, || -> u8 {
+        let failed = asker.ask(Subject::Process(300), PATIENTLY, || -> u8 {
             std::panic::resume_unwind(Box::new(()))
         });
         assert_eq!(failed, None);
-        assert_eq!(asker.ask(300, owner, || 7), Some(7));
+        assert_eq!(answer(&asker, Subject::Process(300)), Some(7));
         drop(held);
+        wait_for_all(&asker);
+        assert_eq!(answer(&asker, Subject::Process(100)), Some(7));
+    }
+
+    fn wait_for_all(asker: &Asker) {
         let is_pending = |left: &Unanswered| left.pending.strong_count() > 0;
         while locked(&asker.unanswered).iter().any(is_pending) {
             std::thread::yield_now();
         }
-        assert_eq!(asker.ask(100, owner, || 7), Some(7));
+    }
+
+    #[test]
+    fn file_systems_have_bounds_of_their_own() {
+        let asker = asker();
+        let mut held = vec![ask_in_vain(&asker, Subject::Openings)];
+        assert_eq!(answer(&asker, Subject::Openings), None);
+        for _ in 0..LOOK_UPS_MAX {
+            assert_eq!(answer(&asker, Subject::LaunchFiles), Some(7));
+            held.push(ask_in_vain(&asker, Subject::LaunchFiles));
+        }
+        assert_eq!(answer(&asker, Subject::LaunchFiles), None);
+        assert_eq!(answer(&asker, Subject::Process(1)), Some(7));
+        drop(held);
+        wait_for_all(&asker);
+        assert_eq!(answer(&asker, Subject::Openings), Some(7));
+        assert_eq!(answer(&asker, Subject::LaunchFiles), Some(7));
     }
 
     #[test]
     fn who_waits_for_an_answer_holds_up_no_other_who_asks() {
-        let asker = Asker::new(Duration::from_secs(10));
-        let owner = |_| Some(1);
+        let asker = asker();
         let (asking, asked) = channel::<()>();
-        let (answer, said) = channel::<u8>();
+        let (tell, told) = channel::<u8>();
         std::thread::scope(|scope| {
             let slow = scope.spawn(|| {
-                asker.ask(1, owner, move || {
+                asker.ask(Subject::Process(1), PATIENTLY, move || {
                     asking.send(()).expect("somebody listens");
-                    said.recv().expect("an answer")
+                    told.recv().expect("an answer")
                 })
             });
             asked.recv().expect("it is asked");
-            assert_eq!(asker.ask(1, owner, || 7), Some(7));
-            answer.send(9).expect("it waits");
+            assert_eq!(answer(&asker, Subject::Process(1)), Some(7));
+            tell.send(9).expect("it waits");
             assert_eq!(slow.join().expect("no panic"), Some(9));
         });
     }

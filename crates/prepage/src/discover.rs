@@ -104,7 +104,7 @@ pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
 
 /// A process's arguments, which it can overwrite: a claim. Empty where it is gone, or does not let them be read.
 pub fn arguments(pid: i32) -> Vec<String> {
-    let arguments = patience::ask(pid, move || process::cmdline(pid));
+    let arguments = patience::of_process(pid, move || process::cmdline(pid));
     let arguments = arguments.and_then(Result::ok).unwrap_or_default();
     let text = |argument: &OsString| argument.to_string_lossy().into_owned();
     arguments.iter().map(text).collect()

@@ -6,6 +6,7 @@ use common::{Service, TempDir, application, wait_until};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::Machine;
 use rustix::process::Signal;
+use std::process::Command;
 
 #[test]
 fn child_role() {
@@ -29,6 +30,25 @@ fn confidence(service: &Service, app: &str) -> f64 {
     let explained = service.json(&["explain", app]);
     let confidence = explained["confidence"].as_f64().expect("a number");
     (confidence * 100.0).round() / 100.0
+}
+
+#[test]
+fn parameters_of_launches_hold_from_the_next_launch_on() {
+    let service = Service::start("[launch]\nt_idle_ms = 600000\nt_timeout_ms = 600000\n");
+    reload(
+        &service,
+        "[launch]\nt_idle_ms = 100\nt_timeout_ms = 300\n",
+        READ,
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prepage"));
+    command.arg("--socket").arg(service.socket());
+    let mut child = command
+        .args(["run", "--", "sleep", "600"])
+        .spawn()
+        .expect("prepage");
+    // It ends by being idle, or by its time being over: it runs on.
+    wait_until("the launch's end", || !service.launches().is_empty());
+    child.kill().and_then(|()| child.wait()).expect("ended");
 }
 
 fn fetching_threads(service: &Service) -> usize {

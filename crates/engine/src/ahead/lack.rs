@@ -1,12 +1,14 @@
 //! How much headroom lacks, and where.
 
 use super::Task;
-use crate::members::Member;
+use crate::members::{Member, share_out};
+use crate::patience;
+use prepage_core::anon::AnonTargets;
+use prepage_core::identity::Instance;
 use prepage_core::machine::Need;
 use prepage_kernel::cgroup::{Cgroup, Limited, PROCS_MAX};
 use prepage_kernel::meminfo::Meminfo;
 use prepage_kernel::page::page_size;
-use prepage_kernel::pagemap::PageEntry;
 use prepage_kernel::reclaim::Domain;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -121,18 +123,18 @@ impl Wanting {
             .anon_pages()
             .div_ceil(SAMPLE_PAGES_MAX)
             .max(1) as usize;
-        let (mut looked_at, mut out) = (0u64, 0u64);
-        for (instance, targets) in &self.need.plan.anon {
-            let of_it = |member: &&Arc<Member>| member.instance == *instance;
-            let Some(member) = self.members.iter().find(of_it) else {
-                continue;
-            };
-            for page in targets.iter_pages().step_by(step) {
-                looked_at += 1;
-                out += u64::from(member.entry(page).is_some_and(PageEntry::swapped));
-            }
-        }
-        out as f64 / looked_at.max(1) as f64
+        let of_it = |(instance, targets): &(Instance, AnonTargets)| {
+            let is_it = |member: &&Arc<Member>| member.instance == *instance;
+            let member = self.members.iter().find(is_it)?;
+            let pages = targets.iter_pages().step_by(step).collect();
+            Some((Arc::clone(member), pages))
+        };
+        let sample: Vec<_> = self.need.plan.anon.iter().filter_map(of_it).collect();
+        let Some((first, _)) = sample.first() else {
+            return 0.0;
+        };
+        let share = patience::of_process(first.instance.pid, move || share_out(&sample));
+        f64::from(share.unwrap_or(0.0))
     }
 
     /// The limits that leave less than this and hold for somebody else's memory too: to reclaim one's own ahead of what one needs

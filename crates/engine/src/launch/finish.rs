@@ -14,6 +14,7 @@ use crate::launch::{LaunchResult, MeasuredLaunch};
 use crate::observe::file_pages::cached;
 use crate::observe::files::InodeKey;
 use crate::observe::resolve::version_of;
+use crate::patience;
 use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{BlockMap, account};
@@ -29,15 +30,10 @@ use prepage_kernel::{fds, maps};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 /// Most processes that are asked for the paths of what they hold open.
 const ASKED_MAX: usize = 64;
-
-/// Most threads that hang in looking up what launches showed.
-const HANGING_MAX: usize = 16;
 
 /// A launch that is over.
 #[derive(Debug)]
@@ -97,7 +93,7 @@ pub fn finish(mut ended: Ended) -> LaunchResult {
         return result;
     };
     let began = monotonic_ns();
-    let looked_up = within(ended.name_max, move || {
+    let looked_up = patience::of_launch_files(ended.name_max, move || {
         let (mut recording, unresolved_pages) = recording(seen, &place, end);
         let mut devices = Ext4Devices::default();
         let paths = looked_up_paths(&known, &recording);
@@ -125,32 +121,6 @@ fn looked_up_paths<'a>(
     let calls = recording.calls.iter().map(|call| &*call.path);
     let files = recording.files.iter().map(|file| &*file.path);
     known.chain(calls).chain(files)
-}
-
-/// What comes of work that may hang, in a thread of its own; `None` where it takes too long: it is not waited for any more. So
-/// many may hang; then no more is begun until one of them comes back.
-fn within<T: Send + 'static>(
-    limit: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    static HANGING: AtomicUsize = AtomicUsize::new(0);
-    if HANGING.load(Ordering::Relaxed) >= HANGING_MAX {
-        return None;
-    }
-    // Nothing is kept in it: either the result is taken, or whoever has it learns that nobody does.
-    let (done, result) = sync_channel(0);
-    let work = move || {
-        if done.send(work()).is_err() {
-            HANGING.fetch_sub(1, Ordering::Relaxed);
-        }
-    };
-    let name = "prepage-name".to_owned();
-    std::thread::Builder::new().name(name).spawn(work).ok()?;
-    let taken = result.recv_timeout(limit).ok();
-    if taken.is_none() {
-        HANGING.fetch_add(1, Ordering::Relaxed);
-    }
-    taken
 }
 
 /// Whether the launch counts as helped. One of which nobody saw the end has no length to compare.

@@ -28,6 +28,8 @@ use std::time::Duration;
 pub enum Command {
     /// The rings are to be opened.
     Open,
+    /// These hold from now on; rings that are open stay as they are.
+    SetParams(Box<(ObserveParams, LaunchParams)>),
     /// A launch begins; the rings are on if it is recorded.
     Begin(Box<Begun>),
     /// A launch is over, as the caller knows.
@@ -205,6 +207,7 @@ impl Thread {
         loop {
             match self.inbox.take() {
                 Ok(Some(Command::Open)) => self.open(),
+                Ok(Some(Command::SetParams(params))) => (self.observe, self.params) = *params,
                 Ok(Some(Command::Begin(begun))) => self.begin(*begun),
                 Ok(Some(Command::Settled { id, at })) => self.settled.push((id, at)),
                 Ok(None) => return true,

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::observe::files::InodeKey;
 use crate::observe::opens::{Opening, Opens};
 use crate::params::ObserveParams;
+use crate::patience;
 use prepage_core::extent::Extent;
 use prepage_core::launch::recording::Source;
 use prepage_core::machine::Nanos;
@@ -17,12 +18,19 @@ use prepage_kernel::tracefs::Tracefs;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Pages of a core's ring for processes and mappings. A mapping takes about 150 bytes.
 const TASK_RING_PAGES: usize = 64;
 
 /// Openings taken from the kernel's queue at a time: its size.
 const OPENINGS_MAX: usize = 16_384;
+
+/// How long who begins a launch waits for the watch on openings: it takes a fraction of a millisecond.
+const WATCH_MAX: Duration = Duration::from_millis(200);
+
+/// How long the recorder waits for what it has seen: the kernel opens each file once more.
+const OPENINGS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A page event of a process.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +207,7 @@ impl Gate {
         if recorded.launches == 1 {
             // A kernel that refuses now shows in a recording without accesses.
             let _ = self.switches.iter().try_for_each(RingSwitch::enable);
-            recorded.opens = Opens::start();
+            recorded.opens = patience::of_openings(WATCH_MAX, Opens::start).flatten();
         }
     }
 
@@ -213,12 +221,22 @@ impl Gate {
         }
     }
 
-    /// What was opened since the last call.
+    /// What was opened since the last call. Where a file system does not answer, nothing more is known of openings until all
+    /// recordings are over.
     pub fn openings(&self) -> Vec<Opening> {
-        let mut openings = Vec::new();
-        if let Some(opens) = &mut self.lock().opens {
+        // Nothing is locked meanwhile.
+        let Some(mut opens) = self.lock().opens.take() else {
+            return Vec::new();
+        };
+        let taken = patience::of_openings(OPENINGS_WAIT_MAX, move || {
+            let mut openings = Vec::new();
             opens.drain(OPENINGS_MAX, |opening| openings.push(opening));
-        }
+            (opens, openings)
+        });
+        let Some((opens, openings)) = taken else {
+            return Vec::new();
+        };
+        self.lock().opens = Some(opens);
         openings
     }
 

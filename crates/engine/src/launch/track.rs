@@ -128,7 +128,7 @@ impl Seen {
         for pid in seen.pids.clone() {
             seen.look_at(pid);
             // A process that vanished maps nothing.
-            let mappings = patience::ask(pid, move || maps::read(pid).unwrap_or_default());
+            let mappings = patience::of_process(pid, move || maps::read(pid).unwrap_or_default());
             for mapping in mappings.unwrap_or_default() {
                 let key = seen.view.key_of_mapped(mapping.dev, mapping.inode);
                 let path = mapping.path.filter(|_| !mapping.deleted);

@@ -134,11 +134,12 @@ impl LaunchHelp {
 
     /// Has the event loop told of launches that are over, and of execs.
     pub(super) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
-        poller.add(self.engine.done_fd(), Token::Launches, EventFlags::IN)?;
-        for fd in self.execs.iter().flat_map(Execs::fds) {
-            poller.add(fd, Token::Execs, EventFlags::IN)?;
-        }
-        Ok(())
+        watch(poller, &self.engine, self.execs.as_ref())
+    }
+
+    /// Takes over what concerns the engine.
+    pub(super) fn set_params(&mut self, config: &Config) {
+        self.engine.set_params(&config.engine(), &config.launch);
     }
 
     /// Starts anew on the cores that are online now. A launch that is under way is not followed any more.
@@ -151,11 +152,14 @@ impl LaunchHelp {
         poller: &Poller,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let capacities = prepage_kernel::sched::capacities()?;
-        self.engine = Launches::start_on(&config.engine(), &config.launch, &capacities)?;
-        self.under_way.clear();
+        let engine = Launches::start_on(&config.engine(), &config.launch, &capacities)?;
+        engine.open_rings();
         let execs = open_execs().inspect_err(|warning| log_warning!("{warning}"));
-        self.execs = execs.ok();
-        Ok(self.watch(poller)?)
+        let execs = execs.ok();
+        watch(poller, &engine, execs.as_ref())?;
+        (self.engine, self.execs) = (engine, execs);
+        self.under_way.clear();
+        Ok(())
     }
 
     /// The last launches of an application, oldest first.
@@ -573,6 +577,14 @@ impl Service {
     }
 }
 
+fn watch(poller: &Poller, engine: &Launches, execs: Option<&Execs>) -> std::io::Result<()> {
+    poller.add(engine.done_fd(), Token::Launches, EventFlags::IN)?;
+    execs
+        .into_iter()
+        .flat_map(Execs::fds)
+        .try_for_each(|fd| poller.add(fd, Token::Execs, EventFlags::IN))
+}
+
 /// What the engine is to do for a launch that began at `began`.
 fn launch(id: u64, root_pid: i32, rights: Rights, began: Nanos, decided: &Decided) -> Launch {
     let since_ns = monotonic_ns().saturating_sub(began);
@@ -622,7 +634,7 @@ fn is_interactive(pid: i32) -> bool {
         let mut file = file.take(ENVIRONMENT_BYTES_MAX);
         file.read_to_end(&mut environment).map(|_| environment)
     };
-    let environment = patience::ask(pid, environment).and_then(std::io::Result::ok);
+    let environment = patience::of_process(pid, environment).and_then(std::io::Result::ok);
     let environment = environment.unwrap_or_default();
     let mut variables = environment.split(|&byte| byte == 0);
     let has_display =

@@ -37,6 +37,9 @@ impl Service {
         }
         self.core_policy = core_policy;
         let before = std::mem::replace(&mut self.config, config);
+        if let Some(launches) = &mut self.launches {
+            launches.set_params(&self.config);
+        }
         let params = self.config.params();
         if params != before.params() {
             self.step_now(Event::SetParams(Box::new(params)));
