@@ -111,44 +111,6 @@ impl Engine {
         })
     }
 
-    /// Adapts to the cores that are online now: fetches on each, and opens the rings anew, since the events of a core that goes
-    /// offline end, without a word (perf_event_exit_cpu). What happens meanwhile is not seen: the observation of a switch under
-    /// way is void. Returns what this kernel refused, and what that costs.
-    pub fn adapt_to_cores(&mut self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let capacities = match sched::capacities() {
-            Ok(capacities) => capacities,
-            Err(error) => return vec![format!("{error}; the cores are used as before")],
-        };
-        if capacities != self.capacities {
-            self.capacities = capacities;
-            let pool = self.start_pool(&self.params.fetch.clone());
-            warnings.extend(
-                pool.err()
-                    .map(|error| format!("{error}; fetched is as before")),
-            );
-        }
-        let cpus = cores(&self.capacities, &self.params.fetch).all;
-        let observe = &self.params.observe;
-        // Before, for what they take of locked memory.
-        let is_on = self.faults.take().is_none_or(|faults| faults.is_on());
-        self.faults = open_faults(&cpus, observe, &mut warnings);
-        if let Some(faults) = &mut self.faults {
-            faults.listen(is_on);
-            faults.set_onset(self.switches.is_empty());
-            if !self.switches.is_empty() {
-                faults.note_gap();
-            }
-        }
-        let trace = open_trace(&cpus, observe, &mut warnings);
-        self.trace = trace.as_ref().and_then(|trace| trace.switch().ok());
-        if let (true, Some(trace)) = (self.records_files(), &self.trace) {
-            let _ = trace.enable();
-        }
-        self.observer.tell(Command::Trace(trace.map(Box::new)));
-        warnings
-    }
-
     /// Fetches with new threads. Those that there are finish what they are at and end.
     fn start_pool(&mut self, params: &FetchParams) -> Result<()> {
         let pool = Pool::start(params, &cores(&self.capacities, params))?;
@@ -159,52 +121,6 @@ impl Engine {
     /// What this kernel refused, and what that costs.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
-    }
-
-    /// Readable when [`Executor::events`] has something.
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.observer.done_fd()
-    }
-
-    /// Readable when [`Executor::drain_faults`] should be called.
-    pub fn fault_fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.faults.as_ref().map(FaultLog::fds).unwrap_or_default()
-    }
-
-    /// Threads that hung in a call, fetching or observing, and were replaced.
-    pub fn threads_given_up(&self) -> usize {
-        let observing = self.observers_given_up.load(Ordering::Relaxed);
-        self.earlier_given_up + self.pool.given_up() + observing
-    }
-
-    /// What was reclaimed ahead of switches so far.
-    pub fn reclaimed(&self) -> Reclaimed {
-        self.reclaimer.reclaimed()
-    }
-
-    /// Begins to bring back all of an application that is swapped out, and the file pages of this plan. Returns the number to ask
-    /// [`Engine::restored`] by.
-    ///
-    /// # Errors
-    /// Where no thread can be created, or too many are under way.
-    pub fn restore(&mut self, app: &AppId, plan: &Arc<Plan>, mode: Mode) -> Result<u64> {
-        let found = self.roster.refresh(app);
-        self.events.extend(found);
-        let task = RestoreTask {
-            app: app.clone(),
-            members: self.roster.members(app, None),
-            groups: self.roster.memory_groups(app),
-            plan: Arc::clone(plan),
-            mode,
-        };
-        let fetch = &self.params.fetch;
-        self.restores
-            .begin(task, fetch, cores(&self.capacities, fetch))
-    }
-
-    /// How far that has come; `None` where there was none of this number, or it is long over.
-    pub fn restored(&self, number: u64) -> Option<Restored> {
-        self.restores.restored(number)
     }
 
     fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {
@@ -491,5 +407,76 @@ impl Executor for Engine {
         };
         let sample: Vec<_> = instances.iter().filter_map(of_copy).collect();
         patience::of_process(pid, move || members::share_out(&sample)).unwrap_or(0.0)
+    }
+
+    fn adapt_to_cores(&mut self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let capacities = match sched::capacities() {
+            Ok(capacities) => capacities,
+            Err(error) => return vec![format!("{error}; the cores are used as before")],
+        };
+        if capacities != self.capacities {
+            self.capacities = capacities;
+            let pool = self.start_pool(&self.params.fetch.clone());
+            warnings.extend(
+                pool.err()
+                    .map(|error| format!("{error}; fetched is as before")),
+            );
+        }
+        let cpus = cores(&self.capacities, &self.params.fetch).all;
+        let observe = &self.params.observe;
+        // Before, for what they take of locked memory.
+        let is_on = self.faults.take().is_none_or(|faults| faults.is_on());
+        self.faults = open_faults(&cpus, observe, &mut warnings);
+        if let Some(faults) = &mut self.faults {
+            faults.listen(is_on);
+            faults.set_onset(self.switches.is_empty());
+            if !self.switches.is_empty() {
+                faults.note_gap();
+            }
+        }
+        let trace = open_trace(&cpus, observe, &mut warnings);
+        self.trace = trace.as_ref().and_then(|trace| trace.switch().ok());
+        if let (true, Some(trace)) = (self.records_files(), &self.trace) {
+            let _ = trace.enable();
+        }
+        self.observer.tell(Command::Trace(trace.map(Box::new)));
+        warnings
+    }
+
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.observer.done_fd()
+    }
+
+    fn fault_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.faults.as_ref().map(FaultLog::fds).unwrap_or_default()
+    }
+
+    fn threads_given_up(&self) -> usize {
+        let observing = self.observers_given_up.load(Ordering::Relaxed);
+        self.earlier_given_up + self.pool.given_up() + observing
+    }
+
+    fn reclaimed(&self) -> Reclaimed {
+        self.reclaimer.reclaimed()
+    }
+
+    fn restore(&mut self, app: &AppId, plan: &Arc<Plan>, mode: Mode) -> Result<u64> {
+        let found = self.roster.refresh(app);
+        self.events.extend(found);
+        let task = RestoreTask {
+            app: app.clone(),
+            members: self.roster.members(app, None),
+            groups: self.roster.memory_groups(app),
+            plan: Arc::clone(plan),
+            mode,
+        };
+        let fetch = &self.params.fetch;
+        self.restores
+            .begin(task, fetch, cores(&self.capacities, fetch))
+    }
+
+    fn restored(&self, number: u64) -> Option<Restored> {
+        self.restores.restored(number)
     }
 }

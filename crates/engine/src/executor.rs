@@ -1,10 +1,16 @@
 //! The seam between what is decided and what is done.
 
+use crate::ahead::Reclaimed;
 use crate::error::Result;
 use crate::params::EngineParams;
+use crate::restore::Restored;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::{Action, Event, Nanos};
+use prepage_core::params::Mode;
+use prepage_core::plan::Plan;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Most copies of one application followed.
 pub const COPIES_MAX: usize = 32;
@@ -75,4 +81,31 @@ pub trait Executor {
     /// The share (0 to 1) of these planned anonymous pages, as far as they are of the copy that process `pid` belongs
     /// to, that is swapped out now.
     fn swapped_share(&self, app: &AppId, pid: i32, instances: &[(Instance, Vec<u64>)]) -> f32;
+
+    /// Readable when [`Executor::events`] has something.
+    fn wake_fd(&self) -> BorrowedFd<'_>;
+
+    /// Readable when [`Executor::drain_faults`] has so much that a switch may have begun.
+    fn fault_fds(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Adapts to the cores that are online now: fetches on each, and opens the rings anew, by other descriptors, since the
+    /// events of a core that goes offline end, without a word (perf_event_exit_cpu). What happens meanwhile is not seen: the
+    /// observation of a switch under way is void. Returns what the kernel refused, and what that costs.
+    fn adapt_to_cores(&mut self) -> Vec<String>;
+
+    /// Threads that hung in a call, fetching or observing, and were given up, so far.
+    fn threads_given_up(&self) -> usize;
+
+    /// What was reclaimed ahead of switches so far.
+    fn reclaimed(&self) -> Reclaimed;
+
+    /// Begins to bring back all of an application that is swapped out, and the file pages of this plan. Returns the number to
+    /// ask [`Executor::restored`] by.
+    ///
+    /// # Errors
+    /// Where no thread can be created, or too many are under way.
+    fn restore(&mut self, app: &AppId, plan: &Arc<Plan>, mode: Mode) -> Result<u64>;
+
+    /// How far that has come; `None` where there was none of this number, or it is long over.
+    fn restored(&self, number: u64) -> Option<Restored>;
 }

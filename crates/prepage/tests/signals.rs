@@ -7,7 +7,7 @@ use common::{Running, TempDir, application, wait_until};
 use prepage::api::{Target, TrackReply, parse_app_id};
 use prepage::client::Client;
 use prepage::config::{Config, merge};
-use prepage::service::{Options, Parts, Service, WakingExecutor};
+use prepage::service::{Options, Parts, Service};
 use prepage::sources::api::ApiSocket;
 use prepage_core::anon::AnonObservation;
 use prepage_core::app::Observation;
@@ -164,9 +164,7 @@ impl Executor for Scripted {
             .push(instances.iter().map(|(_, pages)| pages.len()).sum());
         script.swapped_share
     }
-}
 
-impl WakingExecutor for Scripted {
     fn adapt_to_cores(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -1,7 +1,7 @@
 //! Memory of every kind: what is swapped out is fetched, the rest is passed over, and none of it changes.
 
 use crate::rig::{Rig, demand_faults, params, settle, settle_at};
-use prepage_engine::EngineParams;
+use prepage_engine::{EngineParams, Executor};
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{HugePages, Machine};

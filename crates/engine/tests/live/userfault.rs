@@ -1,7 +1,7 @@
 //! Pages that a monitor in user space has to provide, and does not.
 
 use crate::rig::{Rig, params, settle, settle_at};
-use prepage_engine::EngineParams;
+use prepage_engine::{EngineParams, Executor};
 use prepage_kernel::process;
 use prepage_kernel::sched::{online_cpus, sleep_us};
 use prepage_kernel::testing::child::Child;

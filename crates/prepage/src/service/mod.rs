@@ -35,82 +35,14 @@ use poller::Poller;
 use prepage_core::identity::AppId;
 use prepage_core::machine::{Action, Event, Machine, Nanos};
 use prepage_core::params::Mode;
-use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
-use prepage_engine::ahead::Reclaimed;
 use prepage_engine::store::Store;
-use prepage_engine::{CorePolicy, Engine, Executor, Restored};
+use prepage_engine::{CorePolicy, Executor};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::signals::SignalFd;
 use prepage_kernel::swaps;
 use recording::Recording;
-use rustix::fd::BorrowedFd;
-use std::sync::Arc;
 use tracking::Tracking;
-
-/// An executor that says when it has something to tell.
-pub trait WakingExecutor: Executor {
-    /// Readable when [`Executor::events`] has something.
-    fn wake_fd(&self) -> BorrowedFd<'_>;
-
-    /// Readable when [`Executor::drain_faults`] has so much that a switch may have begun.
-    fn fault_fds(&self) -> Vec<BorrowedFd<'_>>;
-
-    /// Fetches on the cores that are online now, and asks for events anew, by other descriptors: those of cores that were offline
-    /// meanwhile have ended. Returns what the kernel refused, and what that costs.
-    fn adapt_to_cores(&mut self) -> Vec<String>;
-
-    /// Threads that hung in a call and were given up, so far.
-    fn threads_given_up(&self) -> usize;
-
-    /// What was reclaimed ahead of switches so far.
-    fn reclaimed(&self) -> Reclaimed;
-
-    /// Begins to bring back all of an application: see [`Engine::restore`].
-    ///
-    /// # Errors
-    /// Where no thread can be created, or too many are under way.
-    fn restore(&mut self, app: &AppId, plan: &Arc<Plan>, mode: Mode)
-    -> prepage_engine::Result<u64>;
-
-    /// How far that has come: see [`Engine::restored`].
-    fn restored(&self, number: u64) -> Option<Restored>;
-}
-
-impl WakingExecutor for Engine {
-    fn wake_fd(&self) -> BorrowedFd<'_> {
-        Engine::wake_fd(self)
-    }
-
-    fn fault_fds(&self) -> Vec<BorrowedFd<'_>> {
-        Engine::fault_fds(self)
-    }
-
-    fn adapt_to_cores(&mut self) -> Vec<String> {
-        Engine::adapt_to_cores(self)
-    }
-
-    fn threads_given_up(&self) -> usize {
-        Engine::threads_given_up(self)
-    }
-
-    fn reclaimed(&self) -> Reclaimed {
-        Engine::reclaimed(self)
-    }
-
-    fn restore(
-        &mut self,
-        app: &AppId,
-        plan: &Arc<Plan>,
-        mode: Mode,
-    ) -> prepage_engine::Result<u64> {
-        Engine::restore(self, app, plan, mode)
-    }
-
-    fn restored(&self, number: u64) -> Option<Restored> {
-        Engine::restored(self, number)
-    }
-}
 
 /// What a service is made of.
 pub struct Parts {
@@ -119,7 +51,7 @@ pub struct Parts {
     /// Its configuration, with what the command line says.
     pub config: Config,
     /// What executes actions.
-    pub executor: Box<dyn WakingExecutor>,
+    pub executor: Box<dyn Executor>,
     /// What helps launches; none where it could not start, and in tests of switches.
     pub launches: Option<LaunchHelp>,
     /// The profiles.
@@ -137,7 +69,7 @@ pub struct Service {
     options: Options,
     config: Config,
     machine: Machine,
-    executor: Box<dyn WakingExecutor>,
+    executor: Box<dyn Executor>,
     /// The executor's.
     core_policy: CorePolicy,
     launches: Option<LaunchHelp>,

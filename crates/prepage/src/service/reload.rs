@@ -2,12 +2,12 @@
 
 use super::poller::{Poller, Token};
 use super::start::apply;
-use super::{Service, WakingExecutor, notify};
+use super::{Service, notify};
 use crate::config::{self, Config};
 use crate::sources::pressure::Pressure;
 use crate::{log_error, log_info, log_warning};
 use prepage_core::machine::Event;
-use prepage_engine::{CorePolicy, EngineParams};
+use prepage_engine::{CorePolicy, EngineParams, Executor};
 use rustix::event::epoll::EventFlags;
 
 impl Service {
@@ -117,7 +117,7 @@ fn onset_flags(config: &Config) -> EventFlags {
 /// # Errors
 /// Where the kernel refuses.
 pub(super) fn watch_faults(
-    executor: &dyn WakingExecutor,
+    executor: &dyn Executor,
     config: &Config,
     poller: &Poller,
 ) -> std::io::Result<()> {
