@@ -253,13 +253,15 @@ fn is_same_instance(member: &Member) -> bool {
 /// owner, root apart, does not have, as a set-user-id program.
 fn open_member(pid: i32, owner: u32, exec: u64) -> prepage_kernel::Result<Option<Member>> {
     let process = Process::open(pid)?;
+    // In this order: an exec meanwhile is told by the page table that is gone, or by its generation, and rights that it brought
+    // are seen (the page table of what is executed cannot be opened before they hold: exec_update_lock).
+    let pagemap = process.pagemap()?;
+    let generation = process::exec_generation(pid)?;
     let status = process::status(pid)?;
     let is_owners = status.uid.are_all(owner) && status.gid.are_all(status.gid.real);
     if owner != 0 && !is_owners {
         return Ok(None);
     }
-    let generation = process::exec_generation(pid)?;
-    let pagemap = process.pagemap()?;
     Ok(Some(Member {
         instance: Instance {
             pid,

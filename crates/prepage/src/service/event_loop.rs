@@ -215,10 +215,10 @@ impl Service {
         for _ in 0..ACCEPTED_AT_ONCE_MAX {
             match self.socket.accept() {
                 Ok(Some(number)) => {
-                    if let Some(stream) = self.socket.stream(number) {
-                        self.poller
-                            .add(stream, Token::Connection(number), EventFlags::IN)?;
-                    }
+                    let token = Token::Connection(number);
+                    let stream = self.socket.stream(number);
+                    let added = stream.map(|s| self.poller.add(s, token, EventFlags::IN));
+                    self.close_where_failed(number, added);
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => {
@@ -272,7 +272,12 @@ impl Service {
             self.poller
                 .change(stream, Token::Connection(number), events)
         });
-        if let Some(Err(error)) = changed {
+        self.close_where_failed(number, changed);
+    }
+
+    /// Nobody would hear of a connection that the kernel does not watch.
+    fn close_where_failed(&mut self, number: u32, watched: Option<std::io::Result<()>>) {
+        if let Some(Err(error)) = watched {
             log_warning!("a connection was closed: {error}");
             self.socket.close(number);
         }

@@ -50,12 +50,14 @@ impl Recording {
                     .push(*instance);
             }
             Event::InstanceEnded { app, instance } => {
-                self.since
-                    .entry(app.clone())
-                    .or_default()
-                    .ended
-                    .push(*instance);
+                let since = self.since.entry(app.clone()).or_default();
+                // One that came and went between two switches is in none of them.
+                match since.started.iter().position(|started| started == instance) {
+                    Some(index) => drop(since.started.swap_remove(index)),
+                    None => since.ended.push(*instance),
+                }
             }
+            Event::Untracked { app } => drop(self.since.remove(app)),
             Event::FileChanged { app, file } => {
                 self.since
                     .entry(app.clone())
