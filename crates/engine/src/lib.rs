@@ -27,5 +27,6 @@ pub use launch::{
     PrefetchOutcome, ReadyLaunch,
 };
 pub use members::Rights;
+pub use observe::resolve::version_of;
 pub use params::{CorePolicy, EngineParams, FetchParams, FileOrder, ObserveParams, ThreadPolicy};
 pub use restore::Restored;

@@ -101,7 +101,9 @@ impl Roots {
             .directories()
             .filter_map(|root| stat_in_root(root, Path::new(&**path)).ok());
         let is_it = |stat: &FileStat| stat.kind == FileKind::Regular && stat.inode == key.1;
-        stats.find(is_it).map(|stat| version_of(path, key, &stat))
+        stats
+            .find(is_it)
+            .map(|stat| version_of(Arc::clone(path), key.0, &stat))
     }
 
     /// As [`open_version`], in the first of them that has it. Where there is none, nothing is known of the file.

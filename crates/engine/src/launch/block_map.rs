@@ -2,6 +2,7 @@
 
 use crate::launch::ext4::Ext4Devices;
 use crate::launch::place::Place;
+use crate::observe::resolve::version_of;
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::{BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::recording::Recording;
@@ -40,13 +41,8 @@ pub fn block_map(recording: &Recording, place: &Place, devices: &mut Ext4Devices
             continue;
         };
         if let Ok(stat) = fstat(fd.as_fd()) {
-            let directory = FileId {
-                path: path.into(),
-                device: (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev)),
-                inode: stat.inode,
-                size: stat.size_bytes,
-                mtime_ns: i64::try_from(stat.mtime_ns).unwrap_or(i64::MAX),
-            };
+            let device = (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev));
+            let directory = version_of(path.into(), device, &stat);
             mapper.add(fd.as_fd(), stat.dev, directory, BlockKind::Directory);
         }
     }

@@ -226,7 +226,7 @@ fn name(seen: &Seen, place: &Place) -> Named {
         let opened = path.and_then(|path| Some((path, place.open_file(path).ok()?.1)));
         let found = opened.filter(|(_, stat)| stat.inode == key.1);
         if let (Some((path, stat)), true) = (found, named.list.len() < FILES_MAX) {
-            let file = version_of(path, *key, &stat);
+            let file = version_of(Arc::clone(path), key.0, &stat);
             let size_pages = file.size.div_ceil(page_size());
             named.indices[index] = Some((named.list.len() as u32, size_pages));
             named.list.push(file);

@@ -154,11 +154,11 @@ impl Paths {
 }
 
 /// The version of a file that `stat` tells.
-pub fn version_of(path: &Arc<str>, key: InodeKey, stat: &FileStat) -> FileId {
+pub fn version_of(path: Arc<str>, device: (u32, u32), stat: &FileStat) -> FileId {
     FileId {
-        path: Arc::clone(path),
-        device: key.0,
-        inode: key.1,
+        path,
+        device,
+        inode: stat.inode,
         size: stat.size_bytes,
         mtime_ns: i64::try_from(stat.mtime_ns).unwrap_or(i64::MAX),
     }

@@ -11,7 +11,7 @@ use prepage_core::launch::manager::{self, Decision, LaunchFacts, LaunchState, Le
 use prepage_core::launch::plan::PlanLimits;
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::LaunchParams;
-use prepage_engine::{FetchParams, LaunchResult, ReadyLaunch};
+use prepage_engine::{FetchParams, LaunchResult, ReadyLaunch, version_of};
 use prepage_kernel::block::BlockDevice;
 use prepage_kernel::mountinfo::{self, mount_of};
 use prepage_kernel::open::{FileKind, FileStat, cached_stat_in_root, process_root};
@@ -159,11 +159,6 @@ fn device_of_mount(pid: i32, path: &str) -> Option<BlockDevice> {
 
 /// The version of a file that `stat` tells; none of what is no regular file.
 fn version(path: &str, stat: &FileStat) -> Option<FileId> {
-    (stat.kind == FileKind::Regular).then_some(FileId {
-        path: path.into(),
-        device: (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev)),
-        inode: stat.inode,
-        size: stat.size_bytes,
-        mtime_ns: i64::try_from(stat.mtime_ns).ok()?,
-    })
+    let device = (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev));
+    (stat.kind == FileKind::Regular).then(|| version_of(path.into(), device, stat))
 }

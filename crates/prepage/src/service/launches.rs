@@ -27,7 +27,7 @@ use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::params::launch::LaunchStart;
 use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights, patience};
-use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::process::{self, ProcessStatus};
 use prepage_kernel::support::Support;
 use rustix::event::epoll::EventFlags;
@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Last launches kept of one application.
 const RECORDS_MAX: usize = 16;
@@ -642,13 +642,6 @@ fn is_interactive(pid: i32) -> bool {
     let input = std::fs::read_link(format!("/proc/{pid}/fd/0"));
     let is_typed = input.is_ok_and(|path| path.as_os_str().as_bytes().starts_with(b"/dev/pts/"));
     has_display && !is_typed
-}
-
-fn wall_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use prepage_core::machine::Nanos;
 use prepage_core::params::launch::LaunchStart;
 use prepage_engine::store::{Next, single};
 use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, ReadyLaunch, Rights};
-use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::process::own_pid;
 use prepage_kernel::sched::{self, Policy};
 use prepage_kernel::signals;
@@ -29,7 +29,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How long the command waits until the prefetch has begun, or the recording. A browser's plan takes ten milliseconds.
 const HOLD_MAX: Duration = Duration::from_millis(40);
@@ -509,12 +509,4 @@ fn wait_for_result(launches: &Launches, wait_max: Duration) -> Option<LaunchResu
             Err(_) => return None,
         }
     }
-}
-
-/// Nanoseconds since 1970.
-pub fn wall_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-    })
 }

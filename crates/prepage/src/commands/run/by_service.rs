@@ -5,7 +5,7 @@ use super::tracer::Tracer;
 use super::{Asked, append_record, execute, execute_held, words};
 use crate::api::*;
 use crate::client::Client;
-use prepage_kernel::spawn::fork_detached;
+use prepage_kernel::spawn::{Detached, Held, fork_detached};
 use std::io::{PipeWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -86,21 +86,29 @@ pub fn run(mut client: Client, socket: &Path, asked: &Asked) -> ExitCode {
 
 /// Splits off a process that waits for a launch's number, and for its report.
 fn start_reporter(socket: &Path, report: &Path) -> std::io::Result<PipeWriter> {
-    let (mut number, writer) = std::io::pipe()?;
     let (socket, report) = (socket.to_path_buf(), report.to_path_buf());
+    let wait = move |_: &Detached, launch| wait_for_report(&socket, &report, launch);
+    let (_, launch) = fork_for_launch(wait)?;
+    Ok(launch)
+}
+
+/// Splits off a process that does this for the launch whose number is written to the pipe, and ends where none is.
+pub fn fork_for_launch(
+    work: impl FnOnce(&Detached, u64) -> Option<()>,
+) -> std::io::Result<(Held, PipeWriter)> {
+    let (mut number, writer) = std::io::pipe()?;
     let mut ours = Some(writer);
     let kept = &mut ours;
-    fork_detached(move |_| {
+    let held = fork_detached(move |detached| {
         // The copy that this process has: the pipe's end is seen where no launch began.
         drop(kept.take());
         let mut launch = [0; 8];
         let read = number.read_exact(&mut launch).ok();
-        let waited =
-            read.and_then(|()| wait_for_report(&socket, &report, u64::from_ne_bytes(launch)));
-        i32::from(waited.is_none())
-    })
-    .map_err(std::io::Error::other)?;
-    ours.ok_or_else(|| std::io::ErrorKind::BrokenPipe.into())
+        let done = read.and_then(|()| work(&detached, u64::from_ne_bytes(launch)));
+        i32::from(done.is_none())
+    });
+    let held = held.map_err(std::io::Error::other)?;
+    Ok((held, ours.ok_or(std::io::ErrorKind::BrokenPipe)?))
 }
 
 fn wait_prefetched(client: &mut Client, launch: u64, mut progress: Progress) {

@@ -1,12 +1,12 @@
 //! A launch that was decided ahead: the command is executed at once, and a process that is split off before that fetches for it. What
 //! the launch taught is learned when it is over, by `prepage-launch`: nothing else runs beside the command.
 
-use super::alone::{END_AFTER_S, EXEC_MAX, wall_ns};
+use super::alone::{END_AFTER_S, EXEC_MAX};
 use super::{Ahead, Found, RunArguments, complain, execute, execute_held, prepare};
 use prepage_core::identity::AppId;
 use prepage_core::machine::Nanos;
 use prepage_engine::{Accompanied, ReadyLaunch};
-use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::spawn::{Detached, Launched, fork_detached};
 use prepage_kernel::{Process, signals};
 use rustix::fs::MemfdFlags;

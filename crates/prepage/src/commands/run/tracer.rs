@@ -1,13 +1,14 @@
 //! Traces a launch that the service helps, for its paths: as whoever launches it, who may trace it, while the service, which could
 //! trace anybody's, traces nobody. A process is split off for that, and lets go as soon as the service has seen the launch's end.
 
+use super::by_service::fork_for_launch;
 use crate::api::*;
 use crate::client::Client;
 use prepage_core::launch::recording::{CallKind, PathCall};
 use prepage_engine::PathProfile;
-use prepage_kernel::spawn::{Detached, Held, fork_detached};
+use prepage_kernel::spawn::{Detached, Held};
 use std::collections::BTreeSet;
-use std::io::{PipeWriter, Read, Write};
+use std::io::{PipeWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,20 +36,9 @@ pub struct Tracer {
 impl Tracer {
     /// Splits it off, before the launch begins: what is forked after that is taken for a part of it.
     pub fn start(socket: &Path) -> std::io::Result<Self> {
-        let (mut number, writer) = std::io::pipe()?;
         let socket = socket.to_path_buf();
-        let mut ours = Some(writer);
-        let kept = &mut ours;
-        let held = fork_detached(move |detached| {
-            // The copy that this process has: the pipe's end is seen where no launch began.
-            drop(kept.take());
-            let mut launch = [0; 8];
-            let read = number.read_exact(&mut launch).ok();
-            let traced = read.and_then(|()| trace(&socket, &detached, u64::from_ne_bytes(launch)));
-            i32::from(traced.is_none())
-        });
-        let held = held.map_err(std::io::Error::other)?;
-        let launch = ours.ok_or(std::io::ErrorKind::BrokenPipe)?;
+        let trace = move |detached: &Detached, launch| trace(&socket, detached, launch);
+        let (held, launch) = fork_for_launch(trace)?;
         Ok(Self { held, launch })
     }
 
