@@ -22,17 +22,21 @@ pub struct FileWatch {
 const FORESEEN_MIN: u64 = 4;
 
 impl FileWatch {
-    /// A switch begins for which file pages are fetched. Returns whether its file accesses are to be observed.
+    /// A switch begins for which something is fetched. Returns whether its file accesses are to be observed.
     pub fn takes_one(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         is_due
     }
 
-    /// What a switch showed for which file pages were fetched. Of `interval_max` switches on end one is observed at
-    /// least.
+    /// What a switch showed for which something was fetched: where file pages were not, what the plan would have fetched.
+    /// Of `interval_max` switches on end one is observed at least.
     pub fn learn(&mut self, outcome: &Outcome, interval_max: u8) {
-        let is_foreseen = outcome.used >= FORESEEN_MIN * (outcome.missed + outcome.unused);
+        let (planned, demanded) = (outcome.holdout_precision, outcome.holdout_recall);
+        let used = outcome.used + planned.hits;
+        let unused = outcome.unused + planned.misses();
+        let missed = outcome.missed + demanded.misses();
+        let is_foreseen = used >= FORESEEN_MIN * (missed + unused);
         let longer = self.interval.saturating_mul(2);
         self.interval = if is_foreseen { longer } else { 1 }.clamp(1, interval_max.max(1));
         self.left = self.interval - 1;
@@ -42,6 +46,7 @@ impl FileWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Share;
 
     fn outcome(used: u64, missed: u64, unused: u64) -> Outcome {
         Outcome {
@@ -75,6 +80,23 @@ mod tests {
             12,
             "an interval of one switch is every switch"
         );
+    }
+
+    #[test]
+    fn what_would_have_been_fetched_counts_where_nothing_was() {
+        let held_out = |hits, of, missed| Outcome {
+            holdout_precision: Share { hits, of },
+            holdout_recall: Share {
+                hits,
+                of: hits + missed,
+            },
+            ..Outcome::default()
+        };
+        let foreseen = observed(&mut FileWatch::default(), &held_out(1_000, 1_100, 50), 4);
+        assert_eq!(foreseen, [0, 1, 3, 7, 11]);
+        for surprise in [held_out(1_000, 1_300, 0), held_out(1_000, 1_000, 300)] {
+            assert_eq!(observed(&mut FileWatch::default(), &surprise, 4).len(), 12);
+        }
     }
 
     #[test]

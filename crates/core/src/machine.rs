@@ -473,8 +473,8 @@ impl Machine {
         let number = tracked.next_number;
         tracked.next_number += 1;
         self.ahead.stop();
-        // A switch that no file page is fetched for is there to be observed.
-        let files = !mode.fetches_files() || tracked.file_watch.takes_one();
+        // A switch that nothing is fetched for is there to be observed.
+        let files = !mode.fetches() || tracked.file_watch.takes_one();
         let switching = tracked.switching.insert(Switching {
             number,
             source,
@@ -715,7 +715,7 @@ impl Tracked {
     /// Decides when file accesses are observed next. The paper's profile is of switches that are observed, each of them.
     fn watch_files(&mut self, record: &SwitchRecord, params: &Params) {
         let outcome = record.file.as_ref();
-        let outcome = outcome.filter(|_| record.void.is_none() && record.mode.fetches_files());
+        let outcome = outcome.filter(|_| record.void.is_none() && record.mode.fetches());
         if let Some(outcome) = outcome {
             let is_profiling = params.file.file_candidates == FileCandidates::Offline
                 && self.model.profile().files.profiled() < params.file.profile_switches;

@@ -18,6 +18,11 @@ impl Share {
     pub fn ratio(self) -> Option<f64> {
         (self.of > 0).then(|| self.hits as f64 / self.of as f64)
     }
+
+    /// Pages looked at that do not count.
+    pub fn misses(self) -> u64 {
+        self.of.saturating_sub(self.hits)
+    }
 }
 
 /// What a switch did to one kind of pages. All fields count pages.

@@ -404,7 +404,7 @@ impl Model {
                 } => {
                     assert_ne!(mode, Mode::Off);
                     assert!(
-                        *files || mode.fetches_files() && !awaits_onset,
+                        *files || mode.fetches() && !awaits_onset,
                         "nothing else is there to see"
                     );
                     assert_eq!(*awaits_onset, self.machine.awaits_onset(app));
