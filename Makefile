@@ -76,9 +76,10 @@ BENCH = scripts/as-root $(BIN)/prepage-eval
 
 ## The canonical evaluation, by parts of at most an hour; each can be run by itself. A part that was interrupted goes on when
 ## the same is said again; `rm -r target/bench` begins anew.
-BENCH_PARTS = reclaimed together launch launch-figures peers idle storage swap zram mthp policies report
+BENCH_PARTS = reclaimed together together-800 together-onset observing pressure launch launch-emmc launch-figures peers idle \
+    storage swap zram mthp policies report
 bench:
-	@echo "about six hours, in these parts: $(BENCH_PARTS)"
+	@echo "about ten hours, in these parts: $(BENCH_PARTS)"
 	$(MAKE) $(addprefix bench-,$(BENCH_PARTS))
 
 ## Eight applications, each swapped out whole, in all modes of the paper's figures: about 35 minutes.
@@ -97,6 +98,26 @@ bench-together: setup-build build
 	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 10 --resume \
 	    --out target/bench/together.jsonl
 
+## The same under a tighter limit, and with nothing that announces a switch but its demand faults: about 40 minutes each.
+bench-together-800: TOGETHER = --limit-mib 800 --modes off,full
+bench-together-onset: TOGETHER = --modes off,full_onset
+bench-together-800 bench-together-onset: bench-together-%: setup-build build
+	scripts/setup demo
+	mkdir -p target/bench
+	@echo "about 40 minutes"
+	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 6 $(TOGETHER) --resume \
+	    --out target/bench/together-$*.jsonl
+
+## Chromium with everything resident, watched and not (what is on the path of a switch), and pushed out by others: about ten
+## minutes each.
+bench-observing: SWITCHES = --modes resident,resident_observe --samples 30
+bench-pressure: SWITCHES = --setting pressure --modes off,full
+bench-observing bench-pressure: bench-%: setup-build build
+	scripts/setup demo
+	mkdir -p target/bench
+	@echo "about ten minutes"
+	$(BENCH) run --apps chromium --install $(SWITCHES) --resume --out target/bench/$*.jsonl
+
 ## Launches of all programs, cold, warm and helped, as FAST section 5 has them, and as the service sees them; and of ten, helped by
 ## what warm launches have taught: about an hour.
 bench-launch: setup-build build
@@ -107,6 +128,14 @@ bench-launch: setup-build build
 	    --scenarios cold,warm,sorted,fast,detected,prefetch_only,whole_files,vmtouch --out target/bench/launches.jsonl
 	$(BENCH) launch --install --resume --learn warm --scenarios cold,warm,fast,detected \
 	    --out target/bench/launches-learned-warm.jsonl
+
+## Launches of ten programs with the disk held to an eMMC's speed: about 40 minutes.
+bench-launch-emmc: setup-build build
+	scripts/setup launch
+	mkdir -p target/bench
+	@echo "about 40 minutes"
+	$(BENCH) launch --throttle emmc --install --scenarios cold,warm,fast,detected,sorted,whole_files,vmtouch --resume \
+	    --out target/bench/launches-emmc.jsonl
 
 ## What FAST shows beside launch times, in launches of their own: Figures 7 and 8, Table 4, updates. About half an hour.
 FIGURE_PROGRAMS ?= gimp,python3
@@ -143,8 +172,9 @@ bench-idle: setup-build build
 
 FACTOR_APPS ?= chromium,writer,gimp
 
-## One factor at a time, at each of its levels: storage (native, ufs, emmc), swap (zram, disk, zswap), zram (each compressor
-## that the kernel offers) and mthp (off, on). Each level has a record, which bench-report draws.
+## One factor at a time, at each of its levels: storage (native, ufs, emmc; eight applications), swap (zram, disk, zswap), zram
+## (each compressor that the kernel offers) and mthp (off, on). Each level has a record, which bench-report draws.
+bench-storage: FACTOR_APPS = all
 bench-storage bench-swap bench-zram bench-mthp: bench-%: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
