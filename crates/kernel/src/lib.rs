@@ -14,6 +14,7 @@ compile_error!(
     "64-bit targets only: perf rings, pagemap offsets and file offsets are used as 64-bit values"
 );
 
+pub mod allocator;
 pub mod block;
 pub mod block_trace;
 pub mod cachestat;

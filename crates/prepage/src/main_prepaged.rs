@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         record: arguments.record,
         check: arguments.check,
     };
+    prepage_kernel::allocator::share_one_arena();
     match service::run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -151,3 +151,33 @@ fn a_service_killed_during_a_fetch_leaves_the_application_as_it_was() {
     child.tell_pages("write", 0..PAGES);
     assert_eq!(present(&child), PAGES as usize);
 }
+
+/// A switch shows many thousand pages, in lists that several threads make, pass on and free: what is left of them is bounded.
+/// Its program is not counted here, of which this build's is large.
+#[test]
+fn a_service_whose_applications_were_switched_to_is_small() {
+    const SWITCHES: u64 = 4;
+    let _machine = Machine::with_swap();
+    let service = Service::start("[switch]\nrepeat_ms = 0\nonset_faults = 0\n");
+    let mut children: Vec<Child> = (0..8).map(|_| Child::spawn(PAGES)).collect();
+    for number in 0..SWITCHES {
+        for (index, child) in children.iter_mut().enumerate() {
+            let (pid, name) = (child.pid().to_string(), format!("app{index}"));
+            if number == 0 {
+                service.call(&["track", "--pid", &pid, "--name", &name]);
+            }
+            child.swap_out();
+            let before = service.switches().len();
+            service.call(&["switch", "begin", "--pid", &pid]);
+            // In many extents, others in each switch.
+            for page in (0..PAGES).step_by(64) {
+                child.tell_pages("read", page..page + 8 + number);
+            }
+            service.call(&["switch", "end", "--pid", &pid]);
+            wait_until("the switch's record", || service.switches().len() > before);
+        }
+    }
+    let status = prepage_kernel::process::status(service.pid()).expect("running");
+    let kib = status.rss_anon_kib;
+    assert!(kib < 8 << 10, "{kib} KiB of its memory are resident");
+}
