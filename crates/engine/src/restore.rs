@@ -29,6 +29,9 @@ use std::time::Duration;
 /// Most that are under way at once.
 const UNDER_WAY_MAX: usize = 4;
 
+/// Most of one user's among them, root's apart.
+const UNDER_WAY_OF_USER_MAX: usize = 2;
+
 /// Those that are over are remembered as long as there are no more than this.
 const REMEMBERED_MAX: usize = 64;
 
@@ -93,11 +96,13 @@ impl Restores {
     /// Begins one, on threads of its own, which no switch waits for. Returns its number.
     ///
     /// # Errors
-    /// Where no thread can be created, or four are under way.
+    /// Where no thread can be created, or four are under way, or two of the user's whose application it is.
     pub fn begin(&mut self, task: Task, params: &FetchParams, cores: Cores) -> Result<u64> {
-        let under_way = self.all.values().filter(|restore| !restore.is_over());
-        let under_way = under_way.count();
-        if under_way >= UNDER_WAY_MAX {
+        let owner = task.app.owner;
+        let under_way = || self.all.values().filter(|restore| !restore.is_over());
+        let of_user = under_way().filter(|restore| restore.app.owner == owner);
+        let (under_way, of_user) = (under_way().count(), of_user.count());
+        if under_way >= UNDER_WAY_MAX || owner != 0 && of_user >= UNDER_WAY_OF_USER_MAX {
             return Err(Error::ManyRestores { under_way });
         }
         let restore = Arc::new(Restore {

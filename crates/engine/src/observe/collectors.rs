@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Most threads, hanging ones included.
 pub const THREADS_MAX: usize = 16;
 
+/// Most threads that hang in what is one user's, root's apart: others' applications are observed all the same.
+const HANGING_OF_USER_MAX: usize = 4;
+
 /// What a thread is to do.
 pub type Work = Box<dyn FnOnce() + Send>;
 
@@ -25,6 +28,16 @@ pub enum Subject {
     App(AppId),
     /// The mounts of the machine.
     Mounts,
+}
+
+impl Subject {
+    /// The user who can have it hang; `None` where that is root.
+    fn user(&self) -> Option<u32> {
+        match self {
+            Self::App(app) => Some(app.owner).filter(|&owner| owner != 0),
+            Self::Mounts => None,
+        }
+    }
 }
 
 /// The threads.
@@ -64,11 +77,14 @@ impl Collectors {
     }
 
     /// Hands work to a thread that is idle, or to another one. Returns whether it is done: not where work about the same
-    /// hangs, nor where too many threads are at work.
+    /// hangs, nor much else of its user's, nor where too many threads are at work.
     pub fn run(&mut self, subject: Subject, work: Work) -> bool {
         self.look_for_stopped();
-        let hangs = |thread: &Thread| thread.is_given_up && thread.subject == subject;
-        if self.threads.iter().any(hangs) {
+        let hanging = self.threads.iter().filter(|thread| thread.is_given_up);
+        let hanging: Vec<&Subject> = hanging.map(|thread| &thread.subject).collect();
+        let user = subject.user();
+        let of_user = hanging.iter().filter(|other| other.user() == user).count();
+        if hanging.contains(&&subject) || user.is_some() && of_user >= HANGING_OF_USER_MAX {
             return false;
         }
         let Some(mut thread) = self.take_idle() else {
@@ -181,11 +197,25 @@ mod tests {
     }
 
     fn app(number: usize) -> Subject {
+        app_of(0, number)
+    }
+
+    fn app_of(owner: u32, number: usize) -> Subject {
         Subject::App(AppId {
             kind: AppKind::Named,
             name: number.to_string().into(),
-            owner: 0,
+            owner,
         })
+    }
+
+    #[test]
+    fn what_hangs_of_one_user_leaves_threads_for_the_others() {
+        let mut rig = Rig::new();
+        let apps = 0..2 * THREADS_MAX;
+        let taken = apps.filter(|&n| rig.hang(app_of(1_000, n))).count();
+        assert_eq!(taken, HANGING_OF_USER_MAX);
+        assert!(rig.answer(app_of(1_001, 0)) && rig.answer(app(0)));
+        assert!(rig.answer(Subject::Mounts));
     }
 
     #[test]
