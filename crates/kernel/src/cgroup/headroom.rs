@@ -200,7 +200,7 @@ impl Cgroup {
                 file.saturating_add(anon.min(free_swap))
             }
             Version::V2 => {
-                let kept = self.kept(&groups);
+                let kept = self.kept_below(&groups);
                 let anon = anon
                     .saturating_sub(kept.anon)
                     .min(self.swap_left(free_swap));
@@ -274,24 +274,31 @@ impl Cgroup {
         anon + sum(["inactive_file", "active_file"])
     }
 
-    /// What the rules of those below this cgroup (version 2) keep from reclaim.
+    /// What the rules of those of `groups` that are below this cgroup (version 2) keep from reclaim. memory.min of its own does
+    /// not protect it from its own limit.
+    fn kept_below(&self, groups: &[Cgroup]) -> Kept {
+        let is_child = |group: &&Cgroup| group.directory.parent() == Some(&self.directory);
+        let children = groups.iter().filter(is_child);
+        children.fold(Kept::default(), |sum, child| sum.and(child.kept(groups)))
+    }
+
+    /// What the rules of this cgroup and of those below it keep. Statistics of version 2 are those of the subtree: what is
+    /// counted whole holds all that those below it keep.
     fn kept(&self, groups: &[Cgroup]) -> Kept {
-        let mut kept = Kept::default();
-        // memory.min does not protect the limited group from its own limit, only those below.
-        for group in groups.iter().filter(|group| *group != self) {
-            let is_protected = group.is_protected("memory.min");
-            let swap_left = match is_protected {
-                true => Some(0),
-                false => group.swap_left_bytes(),
+        if self.is_protected("memory.min") {
+            return Kept {
+                anon: self.own("inactive_anon"),
+                file: self.own("inactive_file"),
             };
-            if let Some(swap_left) = swap_left {
-                kept.anon += group.own("inactive_anon").saturating_sub(swap_left);
-            }
-            if is_protected {
-                kept.file += group.own("inactive_file");
-            }
         }
-        kept
+        let below = self.kept_below(groups);
+        let beyond_swap = self
+            .swap_left_bytes()
+            .map_or(0, |left| self.own("inactive_anon").saturating_sub(left));
+        Kept {
+            anon: below.anon.max(beyond_swap),
+            ..below
+        }
     }
 
     /// Whether a file of v2 protects some of it from reclaim.
@@ -324,6 +331,15 @@ impl Cgroup {
 struct Kept {
     anon: u64,
     file: u64,
+}
+
+impl Kept {
+    fn and(self, other: Self) -> Self {
+        Self {
+            anon: self.anon.saturating_add(other.anon),
+            file: self.file.saturating_add(other.file),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -416,6 +432,39 @@ mod tests {
         tree.write("app/memory.stat", "inactive_anon 4\n");
         assert_eq!(headroom(u64::MAX), Some(5));
         assert_eq!(free("app"), Some(1));
+    }
+
+    #[test]
+    fn what_is_kept_on_two_levels_counts_once() {
+        let tree = Tree::new(
+            "headroom-nested",
+            &[
+                ("memory.max", "1000"),
+                ("memory.current", "1000"),
+                ("memory.stat", "inactive_anon 400\ninactive_file 60\n"),
+                ("a/memory.stat", "inactive_anon 300\ninactive_file 50\n"),
+                ("a/b/memory.stat", "inactive_anon 120\ninactive_file 40\n"),
+                ("a/c/memory.stat", "inactive_anon 110\ninactive_file 5\n"),
+                ("a/memory.swap.current", "0"),
+                ("a/c/memory.swap.current", "0"),
+            ],
+        );
+        let headroom = || tree.bytes(Version::V2, "", u64::MAX);
+        assert_eq!(headroom(), Some(60 + 400));
+        // The inner one alone.
+        tree.write("a/b/memory.min", "1");
+        assert_eq!(headroom(), Some(20 + 280));
+        // The outer one's statistics hold the inner one's pages.
+        tree.write("a/memory.min", "1");
+        assert_eq!(headroom(), Some(10 + 100));
+        // Where the outer one may swap little, this keeps the inner ones' pages as well, where they keep less.
+        tree.write("a/memory.min", "0");
+        tree.write("a/memory.swap.max", "70");
+        assert_eq!(headroom(), Some(20 + 400 - 230));
+        tree.write("a/memory.swap.max", "200");
+        assert_eq!(headroom(), Some(20 + 400 - 120));
+        tree.write("a/c/memory.swap.max", "0");
+        assert_eq!(headroom(), Some(20 + 400 - 120 - 110));
     }
 
     #[test]
