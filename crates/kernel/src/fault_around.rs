@@ -91,7 +91,7 @@ impl FaultAround {
         }
     }
 
-    /// This thread has ended.
+    /// This thread has ended, or is not traced any more.
     pub fn ended(&mut self, tid: i32) {
         self.forget(tid);
         self.begun.remove(&tid);

@@ -244,10 +244,7 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                     ptrace::resume(tid, Resume::WithSignal(signal))?;
                 }
                 Seen::Stopped(tid, stop) => stopped.push((tid, stop)),
-                Seen::Ended(tid) => {
-                    self.threads.remove(&tid);
-                    self.fault_around.ended(tid);
-                }
+                Seen::Ended(tid) => self.forget(tid),
                 Seen::Interrupted => {}
                 Seen::Nothing => {
                     for (tid, stop) in stopped.drain(..) {
@@ -287,6 +284,12 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
         };
         ptrace::resume(tid, resume)?;
         Ok(true)
+    }
+
+    /// This thread has ended, or is none of ours any more.
+    fn forget(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+        self.fault_around.ended(tid);
     }
 
     /// The thread that executed a program has the number of its process now, and its call is still pending.
@@ -331,6 +334,9 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
         }
         // First the application, then our notes.
         ptrace::resume(tid, resume)?;
+        if resume == Resume::Detach {
+            self.forget(tid);
+        }
         if let Some((pid, call, found)) = ended {
             self.traced.calls += 1;
             (self.visit)(PathCall {

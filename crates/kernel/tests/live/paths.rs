@@ -150,6 +150,46 @@ fn each_page_that_a_traced_process_accesses_shows() {
     assert!(traced[3] < bare[3] * 5 / 4, "{traced:?}, {bare:?}");
 }
 
+/// A process that is let go while others are traced maps pages around faults again: our copy of its descriptor is closed.
+#[test]
+fn of_a_process_that_is_let_go_no_descriptor_is_kept() {
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let [ask, stop] = ["ask", "stop"].map(|name| directory.path(name));
+    let script = format!(
+        "perl -e '$| = 1; sub wait_for {{ select(undef, undef, undef, 0.01) until -e $_[0] }} \
+         print qq(traced\\n); wait_for(q({})); syscall({}, {}, 0, 0, 0); print qq(let go\\n); wait_for(q({}))'; echo over",
+        ask.display(),
+        libc::SYS_ptrace,
+        libc::PTRACE_TRACEME,
+        stop.display()
+    );
+    let descriptors = || {
+        let own = std::fs::read_dir("/proc/self/fd").expect("own descriptors");
+        let links = own.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        let of_userfaultfd = links.filter(|link| link.ends_with("anon_inode:[userfaultfd]"));
+        of_userfaultfd.count()
+    };
+    assert_eq!(descriptors(), 0);
+    let held = HeldCommand::new(&["sh", "-c", &script]);
+    let (tracer, _) = trace(held.pid());
+    let mut running = held.release();
+    assert_eq!(running.line(), "traced");
+    assert_eq!(
+        descriptors(),
+        2,
+        "the shell's and perl's: this needs x86-64 and UFFD_FEATURE_WP_ASYNC (6.7+)"
+    );
+    std::fs::write(&ask, "").expect("write");
+    assert_eq!(running.line(), "let go");
+    eventually("perl's is closed", || descriptors() == 1);
+    assert!(!tracer.is_over(), "the shell is still traced");
+    std::fs::write(&stop, "").expect("write");
+    assert_eq!(running.finish(), ("over\n".to_owned(), 0));
+    assert_eq!(tracer.wait().expect("trace").end, TraceEnd::NobodyLeft);
+    assert_eq!(descriptors(), 0);
+}
+
 /// A forked process begins with the stub, and notices nothing of it: no register that a compiler counts on, no byte of its stack.
 #[test]
 fn forked_processes_go_on_as_they_would() {
