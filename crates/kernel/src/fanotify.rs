@@ -35,7 +35,7 @@ pub struct Drained {
     pub opened: usize,
     /// How often the kernel's queue (16,384 events) was full: events were lost.
     pub overflows: usize,
-    /// Events whose file could not be named or stat'ed any more.
+    /// Events whose file could not be opened for us, or not be named or stat'ed any more.
     pub unresolved: usize,
 }
 
@@ -104,7 +104,7 @@ impl Fanotify {
     }
 
     /// Takes about `events_max` of the queued events (rounded up to a multiple of 64).
-    pub fn drain(&mut self, events_max: usize, mut visit: impl FnMut(Opened)) -> Result<Drained> {
+    pub fn drain(&mut self, events_max: usize, mut visit: impl FnMut(Opened)) -> Drained {
         let mut drained = Drained::default();
         let mut seen = 0;
         while seen < events_max {
@@ -112,21 +112,13 @@ impl Fanotify {
                 Ok(len) => len,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => continue,
-                // The file could not be opened for us (EACCES, ENXIO, EMFILE...): the event is consumed all the same,
-                // unless events before it were read.
-                Err(
-                    Errno::ACCESS
-                    | Errno::PERM
-                    | Errno::NXIO
-                    | Errno::TXTBSY
-                    | Errno::STALE
-                    | Errno::NODEV,
-                ) => {
+                // The file could not be opened for us (EACCES, ENXIO, EMFILE, whatever its file system says): the event is
+                // consumed all the same, unless events before it were read.
+                Err(_) => {
                     drained.unresolved += 1;
                     seen += 1;
                     continue;
                 }
-                Err(error) => return Err(Error::new("read", "fanotify", error)),
             };
             let mut rest = &self.buffer[..len];
             while let Some(event) = parse_event(rest) {
@@ -135,7 +127,7 @@ impl Fanotify {
                 take(event, &mut drained, &mut visit);
             }
         }
-        Ok(drained)
+        drained
     }
 }
 
@@ -148,7 +140,7 @@ fn take(event: RawEvent, drained: &mut Drained, visit: &mut impl FnMut(Opened)) 
     }
     // SAFETY: the kernel made this descriptor for us with the event; each event is taken once.
     let fd = unsafe { OwnedFd::from_raw_fd(event.fd) };
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", event.fd));
+    let path = std::fs::read_link(format!("/proc/thread-self/fd/{}", event.fd));
     match (path, open::fstat(fd.as_fd())) {
         (Ok(path), Ok(stat)) => {
             drained.opened += 1;

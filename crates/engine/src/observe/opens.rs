@@ -62,8 +62,7 @@ impl Opens {
 
     /// Takes about so many of the openings that nobody has taken, in order.
     pub fn drain(&mut self, openings_max: usize, mut visit: impl FnMut(Opening)) {
-        // What cannot be read now is not resolved.
-        let _ = self.0.drain(openings_max, |opened| {
+        self.0.drain(openings_max, |opened| {
             visit(Opening {
                 pid: opened.pid,
                 dev: opened.stat.dev,

@@ -10,6 +10,8 @@ use prepage_kernel::testing::machine::{Directory, Machine};
 use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, page, process, readahead};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -280,9 +282,7 @@ fn fanotify_names_what_is_opened() {
     group.mark_filesystem(&directory.0).expect("mark");
     let file = File::open(&path).expect("open");
     let mut opened = Vec::new();
-    let drained = group
-        .drain(4096, |event| opened.push(event))
-        .expect("drain");
+    let drained = group.drain(4096, |event| opened.push(event));
     assert_eq!((drained.overflows, drained.opened), (0, opened.len()));
     let own = opened
         .iter()
@@ -294,4 +294,44 @@ fn fanotify_names_what_is_opened() {
     assert!(files.iter().any(|open| open.fd == file.as_raw_fd()
         && open.path == path
         && open.inode == own.stat.inode));
+}
+
+#[test]
+fn what_cannot_be_opened_for_fanotify_ends_no_drain() {
+    /// The thread's descriptors, all of which it uses up.
+    const DESCRIPTORS: u64 = 4_096;
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let paths = ["a", "b", "c", "d"].map(|name| directory.file(name, 1));
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit
+        .current
+        .map_or(DESCRIPTORS, |all| all.min(DESCRIPTORS));
+    let lower = Rlimit {
+        current: Some(current),
+        ..limit
+    };
+    setrlimit(Resource::Nofile, lower).expect("lower the limit");
+    let drains = std::thread::spawn(move || {
+        // SAFETY: this thread alone uses what it opens from here on, and closes nothing that others have open in its table.
+        unsafe { unshare_unsafe(UnshareFlags::FILES) }.expect("a table of its own");
+        let mut group = fanotify::Fanotify::new().expect("these tests need fanotify");
+        group.mark_filesystem(&directory.0).expect("mark");
+        let open = |path| drop(File::open(path).expect("open"));
+        paths[..3].iter().for_each(open);
+        let null = File::open("/dev/null").expect("open");
+        let copies: Vec<File> = std::iter::from_fn(|| null.try_clone().ok()).collect();
+        let full = group.drain(4096, |_| {});
+        drop(copies);
+        open(&paths[3]);
+        let mut opened = Vec::new();
+        group.drain(4096, |event| opened.push(event.path));
+        (full, opened.contains(&paths[3]))
+    });
+    let drained = drains.join();
+    setrlimit(Resource::Nofile, limit).expect("put the limit back");
+    let (full, is_seen) = drained.expect("no panic");
+    assert_eq!((full.opened, full.overflows), (0, 0));
+    assert!(full.unresolved >= 3, "{full:?}");
+    assert!(is_seen, "the next file was opened");
 }
