@@ -40,6 +40,7 @@ pub mod pagemap;
 pub mod path_calls;
 mod path_resolution;
 mod path_syscalls;
+pub mod peer;
 pub mod perf;
 pub mod process;
 pub mod process_madvise;

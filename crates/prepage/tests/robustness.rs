@@ -217,6 +217,25 @@ fn too_many_connections_are_closed_and_the_rest_works() {
 }
 
 #[test]
+fn callers_outside_of_its_pid_namespace_are_refused_in_words() {
+    let mut service = Service::start("");
+    service.signal(Signal::TERM);
+    assert!(service.wait().success());
+    let daemon = service.daemon();
+    let mut command = std::process::Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(daemon.get_program())
+        .args(daemon.get_args());
+    service.start_by(&mut command);
+    for arguments in [&["status"][..], &["track", "--name", "sh"]] {
+        let (status, said) = service.refused(arguments);
+        assert_eq!(status, 1, "{said}");
+        assert!(said.contains("outside of its pid namespace"), "{said}");
+    }
+}
+
+#[test]
 fn killed_at_once_it_opens_again_with_the_last_complete_state() {
     let mut service = Service::start("[switch]\nrepeat_ms = 0\n");
     let apps = TempDir::new();

@@ -93,6 +93,15 @@ pub(super) fn may_act(caller: Caller, app: &AppId) -> bool {
     caller.uid == 0 || caller.uid == app.owner
 }
 
+/// The pid of a caller; one whose processes have none here is refused whatever it asks.
+pub(super) fn require_pid(caller: Caller) -> Result<i32, ApiError> {
+    caller.pid.ok_or_else(|| ApiError::PermissionDenied {
+        reason: "the service does not see your process, which is outside of its pid namespace: \
+                 run both in one"
+            .into(),
+    })
+}
+
 fn require_root(caller: Caller, what: &str) -> Result<(), ApiError> {
     match caller.uid {
         0 => Ok(()),
@@ -114,7 +123,9 @@ impl Service {
         let may_be_long = request.method.strip_prefix(INTERFACE) == Some(".Import");
         let answer = match message.len() > SMALL_REQUEST_BYTES_MAX && !may_be_long {
             true => Err(too_long(SMALL_REQUEST_BYTES_MAX)),
-            false => Call::parse(request).and_then(|call| self.execute(caller, call)),
+            false => require_pid(caller)
+                .and_then(|_| Call::parse(request))
+                .and_then(|call| self.execute(caller, call)),
         };
         let reply = match answer {
             Ok(parameters) => wire::encode_reply(&parameters),

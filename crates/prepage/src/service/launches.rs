@@ -1,7 +1,7 @@
 //! Launches in the service: announced by `prepage run`, or seen as a program is executed.
 
 use super::Service;
-use super::calls::{Answer, may_act, not_found, reply};
+use super::calls::{Answer, may_act, not_found, reply, require_pid};
 use super::poller::{Poller, Token};
 use super::ready::{READY_MAX, ReadyLaunches};
 use super::traced::{TRACED_MAX, Traced};
@@ -486,12 +486,13 @@ impl Service {
             );
             return Err(ApiError::Failed { reason });
         }
-        let (mut process, parent) = discover::facts(caller.pid)
-            .map_err(|_| not_found(format!("there is no process {}", caller.pid)))?;
+        let pid = require_pid(caller)?;
+        let (mut process, parent) =
+            discover::facts(pid).map_err(|_| not_found(format!("there is no process {pid}")))?;
         process.exe = Some(given.name.clone());
         process.arguments = vec![given.name.clone()];
         let mut chain = discover::chain(process, parent);
-        let identity = identify(&chain, &self.around).filter(|i| i.main == caller.pid);
+        let identity = identify(&chain, &self.around).filter(|i| i.main == pid);
         let app = identity
             .map(|i| discover::with_name(i).app)
             .or_else(|| program(&chain[0]));

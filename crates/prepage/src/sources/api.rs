@@ -3,6 +3,7 @@
 
 use crate::wire::{Incoming, REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, TooLong};
 use prepage_core::machine::Nanos;
+use prepage_kernel::peer;
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -26,13 +27,7 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 const READ_BYTES: usize = 16 << 10;
 
 /// Who calls, as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// User id.
-    pub uid: u32,
-    /// Process id.
-    pub pid: i32,
-}
+pub use prepage_kernel::peer::Peer as Caller;
 
 /// One connection.
 #[derive(Debug)]
@@ -225,11 +220,7 @@ impl ApiSocket {
                 Err(error) => return Err(error),
             };
             stream.set_nonblocking(true)?;
-            let credentials = rustix::net::sockopt::socket_peercred(&stream)?;
-            let caller = Caller {
-                uid: credentials.uid.as_raw(),
-                pid: credentials.pid.as_raw_nonzero().get(),
-            };
+            let caller = peer::of(stream.as_fd()).map_err(std::io::Error::other)?;
             if self.has_room_for(caller) {
                 let number = self.next;
                 self.next = self.next.wrapping_add(1);
