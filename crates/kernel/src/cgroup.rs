@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::mountinfo::{self, Mount};
 use crate::text;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The two interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +47,28 @@ pub struct Hierarchy {
     pub mount_point: PathBuf,
     /// The cgroup that is mounted there, `/` except in containers.
     pub root: PathBuf,
+}
+
+impl Hierarchy {
+    /// The directory of a group; `None` where it is of another hierarchy, or of no part that is mounted here. In a container
+    /// only a part is, and a path may name what lies above it.
+    pub fn directory(&self, group: &Membership) -> Option<PathBuf> {
+        let path = Path::new(&group.path);
+        let leads_up = path.components().any(|part| part == Component::ParentDir);
+        let below = path.strip_prefix(&self.root).ok()?;
+        let below = self.mount_point.join(below);
+        (self.holds(group) && !leads_up).then(|| below.components().collect())
+    }
+
+    /// Whether the group is of this hierarchy. No controller is in two of version 1.
+    fn holds(&self, group: &Membership) -> bool {
+        let shares_one = || self.controllers.iter().any(|name| group.is_of(Some(name)));
+        self.version == group.version && (self.version == Version::V2 || shares_one())
+    }
+
+    fn has(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|one| one == controller)
+    }
 }
 
 /// A process's place in one hierarchy (a line of /proc/PID/cgroup).
@@ -201,52 +223,21 @@ pub fn locate(
     controller: Controller,
 ) -> Option<Cgroup> {
     let name = controller.name();
-    let legacy = hierarchies.iter().find(|hierarchy| {
-        hierarchy.version == Version::V1 && hierarchy.controllers.iter().any(|one| one == name)
-    });
+    let is_v1 = |hierarchy: &Hierarchy| hierarchy.version == Version::V1;
+    let has_v1 = hierarchies.iter().any(|one| is_v1(one) && one.has(name));
     // The v2 freezer belongs to every cgroup and is not listed among the controllers.
-    let unified = hierarchies.iter().find(|hierarchy| {
-        let offers = controller == Controller::Freezer
-            || hierarchy.controllers.iter().any(|one| one == name);
-        hierarchy.version == Version::V2 && offers
-    });
-    let hierarchy = legacy.or(unified)?;
-    let membership = memberships.iter().find(|membership| {
-        let same = membership.version == hierarchy.version;
-        same && (membership.version == Version::V2
-            || membership.controllers.iter().any(|one| one == name))
-    })?;
-    Some(Cgroup {
-        version: hierarchy.version,
-        directory: directory_of(hierarchy, &membership.path),
+    let has_it = |one: &&Hierarchy| match has_v1 {
+        true => is_v1(one) && one.has(name),
+        false => !is_v1(one) && (controller == Controller::Freezer || one.has(name)),
+    };
+    // One that is mounted several times may be so with different parts.
+    hierarchies.iter().filter(has_it).find_map(|hierarchy| {
+        let mut groups = memberships.iter();
+        Some(Cgroup {
+            version: hierarchy.version,
+            directory: groups.find_map(|group| hierarchy.directory(group))?,
+        })
     })
-}
-
-/// The unified (v2) cgroup of process `pid`, if v2 is mounted.
-pub fn unified(hierarchies: &[Hierarchy], pid: i32) -> Result<Option<Cgroup>> {
-    let memberships = membership(pid)?;
-    let hierarchy = hierarchies
-        .iter()
-        .find(|hierarchy| hierarchy.version == Version::V2);
-    let membership = memberships
-        .iter()
-        .find(|membership| membership.version == Version::V2);
-    Ok(hierarchy
-        .zip(membership)
-        .map(|(hierarchy, membership)| Cgroup {
-            version: Version::V2,
-            directory: directory_of(hierarchy, &membership.path),
-        }))
-}
-
-fn directory_of(hierarchy: &Hierarchy, path: &str) -> PathBuf {
-    let path = Path::new(path);
-    // In a container only a part is mounted, and the path may name what lies above it.
-    let below = path
-        .strip_prefix(&hierarchy.root)
-        .or_else(|_| path.strip_prefix("/"))
-        .unwrap_or(path);
-    hierarchy.mount_point.join(below)
 }
 
 fn nearest_with(cgroup: Cgroup, hierarchies: &[Hierarchy], file: &str) -> Cgroup {
@@ -276,15 +267,26 @@ pub struct Members {
 /// [`procs`] lists at most this many processes.
 pub const PROCS_MAX: usize = 16_384;
 
+/// Cgroups whose processes are listed in one go: one for each process.
+const LISTED_MAX: usize = PROCS_MAX;
+
 /// The processes of the cgroup at `directory` (v1 or v2) and of all below it, at most [`PROCS_MAX`].
 pub fn procs(directory: &Path) -> Result<Vec<i32>> {
     Ok(members(directory, PROCS_MAX)?.pids)
 }
 
-fn members(top: &Path, pids_max: usize) -> Result<Members> {
+/// The processes of the cgroup at `top` (v1 or v2) and of all below it, at most `pids_max` of them. Those outside of our pid
+/// namespace are left out. A vanished cgroup has none.
+pub fn members(top: &Path, pids_max: usize) -> Result<Members> {
     let mut members = Members::default();
     let mut directories = vec![top.to_owned()];
+    let mut listed = 0;
     while let Some(directory) = directories.pop() {
+        if listed == LISTED_MAX {
+            members.truncated = true;
+            break;
+        }
+        listed += 1;
         let list = match text::read_text(directory.join("cgroup.procs")) {
             Ok(list) => list,
             // Removed meanwhile (ENODEV once open), or a threaded cgroup, whose processes the parent lists.
@@ -314,8 +316,7 @@ fn directories_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 impl Cgroup {
-    /// The processes of this cgroup and of all below it, at most `pids_max` of them. Those outside of our pid namespace
-    /// are left out. A vanished cgroup has none.
+    /// [`members`] of this cgroup.
     pub fn members(&self, pids_max: usize) -> Result<Members> {
         members(&self.directory, pids_max)
     }
@@ -440,6 +441,7 @@ pub fn parse_flat_keyed(contents: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::machine::Directory;
 
     fn mounts() -> Vec<Hierarchy> {
         let text = b"35 1 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
@@ -481,6 +483,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_mounted_has_no_directory() {
+        let hierarchies = mounts();
+        let directory = |line: &str| {
+            let group = parse_membership_line(line).expect("well formed");
+            hierarchies.iter().find_map(|one| one.directory(&group))
+        };
+        let there = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(directory("6:freezer:/pod"), there("/sys/fs/cgroup/freezer"));
+        assert_eq!(
+            directory("6:freezer:/pod/..c"),
+            there("/sys/fs/cgroup/freezer/..c")
+        );
+        assert_eq!(directory("0::/"), there("/sys/fs/cgroup/unified"));
+        for line in ["6:freezer:/podium", "6:freezer:/c", "3:pids:/x", "0::/../x"] {
+            assert_eq!(directory(line), None, "{line}");
+        }
+        // What holds for a process there is not known, and not another group's.
+        let above = parse_membership("6:freezer:/c\n").expect("well formed");
+        assert_eq!(locate(&hierarchies, &above, Controller::Freezer), None);
+        // The same hierarchy may be mounted as another part as well.
+        let whole = b"50 1 0:33 / /mnt rw - cgroup cgroup rw,freezer\n";
+        let whole = mountinfo::parse(whole).expect("well formed");
+        let both: Vec<_> = hierarchies
+            .into_iter()
+            .chain(whole.iter().filter_map(hierarchy))
+            .collect();
+        let found = locate(&both, &above, Controller::Freezer).expect("mounted");
+        assert_eq!(found.directory, Path::new("/mnt/c"));
+    }
+
+    #[test]
     fn within_goes_by_whole_components_of_one_hierarchy() {
         let group = |path: &str| parse_membership_line(&format!("0::{path}")).expect("well formed");
         assert!(group("/a/b").is_within(&group("/a")));
@@ -495,6 +528,27 @@ mod tests {
             legacy.at("/"),
             parse_membership_line("4:memory,cpu:/").expect("well formed")
         );
+    }
+
+    #[test]
+    fn members_are_found_however_deep_they_are_and_without_those_of_other_namespaces() {
+        let directory = Directory::new();
+        let chain = (0..100).scan(directory.0.join("deep"), |path, depth| {
+            path.push("below");
+            Some((path.clone(), format!("{}\n0\n", 1_000 + depth)))
+        });
+        let beside = (directory.0.join("beside"), "7\n".to_owned());
+        for (path, procs) in chain.chain([beside]) {
+            std::fs::create_dir_all(&path).expect("create");
+            std::fs::write(path.join("cgroup.procs"), procs).expect("write");
+        }
+        for empty in [&directory.0, &directory.0.join("deep")] {
+            std::fs::write(empty.join("cgroup.procs"), "").expect("write");
+        }
+        let mut pids = procs(&directory.0).expect("readable");
+        pids.sort_unstable();
+        let expected: Vec<i32> = std::iter::once(7).chain(1_000..1_100).collect();
+        assert_eq!(pids, expected);
     }
 
     #[test]

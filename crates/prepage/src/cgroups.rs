@@ -1,6 +1,6 @@
 //! Control groups: from the group of a process to its directory and back, over all mounted hierarchies.
 
-use prepage_kernel::cgroup::{self, Hierarchy, is_below};
+use prepage_kernel::cgroup::{self, Hierarchy};
 use prepage_kernel::mountinfo::{self, Mount};
 use std::path::{Path, PathBuf};
 
@@ -28,15 +28,7 @@ impl Hierarchies {
 
     /// The directory of a group; `None` where its hierarchy is not mounted, or not that part of it.
     pub fn directory(&self, group: &Membership) -> Option<PathBuf> {
-        let same =
-            |h: &&Hierarchy| (h.version, &h.controllers) == (group.version, &group.controllers);
-        let inside = |h: &Hierarchy| {
-            let root = h.root.to_str()?;
-            let below = is_below(&group.path, root) && !group.path.contains("/..");
-            let rest = below.then(|| &group.path[root.trim_end_matches('/').len()..])?;
-            Some(h.mount_point.join(rest.trim_start_matches('/')))
-        };
-        self.0.iter().filter(same).find_map(inside)
+        self.0.iter().find_map(|one| one.directory(group))
     }
 
     /// The group that a directory is of.

@@ -5,7 +5,7 @@ use crate::containers;
 use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::{Members, patience};
-use prepage_kernel::process;
+use prepage_kernel::{cgroup, process};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,9 +15,6 @@ const ANCESTORS_MAX: usize = 64;
 
 /// Most processes of a control group looked at.
 const GROUP_PROCESSES_MAX: usize = 4096;
-
-/// Deepest nesting of control groups looked at.
-const GROUP_DEPTH_MAX: usize = 16;
 
 /// What does not belong to any application, here and now.
 pub fn surroundings() -> Surroundings {
@@ -167,23 +164,8 @@ pub fn joins_others(copy: &Identity) -> bool {
 
 /// The processes in a control group and below it, at most `GROUP_PROCESSES_MAX`.
 pub fn group_processes(directory: &Path) -> Vec<i32> {
-    let mut pids = Vec::new();
-    let mut pending = vec![(directory.to_path_buf(), 0)];
-    while let Some((directory, depth)) = pending.pop() {
-        let text = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
-        pids.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()));
-        if pids.len() >= GROUP_PROCESSES_MAX || depth == GROUP_DEPTH_MAX {
-            break;
-        }
-        let entries = std::fs::read_dir(&directory)
-            .into_iter()
-            .flatten()
-            .flatten();
-        let below = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
-        pending.extend(below.map(|e| (e.path(), depth + 1)));
-    }
-    pids.truncate(GROUP_PROCESSES_MAX);
-    pids
+    let members = cgroup::members(directory, GROUP_PROCESSES_MAX);
+    members.unwrap_or_default().pids
 }
 
 /// The process that names a control group: the one that has run longest, programs that only run others apart.
