@@ -132,14 +132,6 @@ impl<V: Value> RunMap<V> {
         set
     }
 
-    /// Number of pages whose value satisfies `count`.
-    pub fn count_where(&self, mut count: impl FnMut(V) -> bool) -> u64 {
-        self.iter()
-            .filter(|&(_, v)| count(v))
-            .map(|(e, _)| e.len)
-            .sum()
-    }
-
     /// Gives every page in `pages` the value `change` makes of its present one; `None` means not mapped.
     /// `change` is called once for each run of pages with one present value, with that value and the number of
     /// pages. Pages outside `pages` stay as they are.
@@ -188,13 +180,6 @@ impl<V: Value> RunMap<V> {
         }
         self.runs.shrink_to_fit();
         self.blocks.shrink_to_fit();
-    }
-
-    /// Gives every mapped page the value `change` makes of its present one; `None` removes it.
-    pub fn update_all(&mut self, mut change: impl FnMut(V) -> Option<V>) {
-        for (extent, value) in std::mem::take(self).iter() {
-            self.push(extent, change(value));
-        }
     }
 
     fn runs_of(&self, block: usize) -> &[Run<V::Kept>] {

@@ -198,43 +198,32 @@ fn check_map(map: &RunMap<u8>, oracle: &BTreeMap<u64, u8>) {
         let pages = oracle.iter().filter(|&(_, &v)| v == value);
         let pages = pages.map(|(&p, _)| BEFORE + p);
         check_set(&map.pages_where(|v| v == value), &pages.collect());
-        let count = oracle.values().filter(|&&v| v >= value).count() as u64;
-        assert_eq!(map.count_where(|v| v >= value), count);
     }
 }
 
 proptest! {
     #[test]
     fn a_run_map_is_a_map_of_pages(
-        steps in prop::collection::vec((prop::option::weighted(0.85, extents()), changes()), 0..14),
+        steps in prop::collection::vec((extents(), changes()), 0..14),
     ) {
         let mut map: RunMap<u8> = RunMap::default();
         let mut oracle: BTreeMap<u64, u8> = BTreeMap::new();
         for (extents, change) in steps {
-            match extents {
-                Some(extents) => {
-                    let set = ExtentSet::from(extents);
-                    let mut counted: BTreeMap<Option<u8>, u64> = BTreeMap::new();
-                    let further = set.extents().iter();
-                    let further = further.map(|e| Extent::new(BEFORE + e.start, e.len));
-                    map.update(&further.collect(), |old, pages| {
-                        *counted.entry(old).or_default() += pages;
-                        change.apply(old)
-                    });
-                    let mut expected: BTreeMap<Option<u8>, u64> = BTreeMap::new();
-                    for page in set.iter_pages() {
-                        let old = oracle.remove(&page);
-                        *expected.entry(old).or_default() += 1;
-                        oracle.extend(change.apply(old).map(|new| (page, new)));
-                    }
-                    prop_assert_eq!(counted, expected);
-                }
-                None => {
-                    map.update_all(|old| change.apply(Some(old)));
-                    let old = std::mem::take(&mut oracle);
-                    oracle.extend(old.iter().filter_map(|(&p, &v)| Some((p, change.apply(Some(v))?))));
-                }
+            let set = ExtentSet::from(extents);
+            let mut counted: BTreeMap<Option<u8>, u64> = BTreeMap::new();
+            let further = set.extents().iter();
+            let further = further.map(|e| Extent::new(BEFORE + e.start, e.len));
+            map.update(&further.collect(), |old, pages| {
+                *counted.entry(old).or_default() += pages;
+                change.apply(old)
+            });
+            let mut expected: BTreeMap<Option<u8>, u64> = BTreeMap::new();
+            for page in set.iter_pages() {
+                let old = oracle.remove(&page);
+                *expected.entry(old).or_default() += 1;
+                oracle.extend(change.apply(old).map(|new| (page, new)));
             }
+            prop_assert_eq!(counted, expected);
             check_map(&map, &oracle);
         }
     }
@@ -250,7 +239,7 @@ fn a_run_longer_than_a_block_is_split_and_nothing_is_lost() {
     assert_eq!(map.pages_where(|_| true), all);
     let middle = ExtentSet::from(vec![Extent::new(1 << 15, 1 << 16)]);
     map.update(&middle, |old, _| old.map(|v| v + 1));
-    assert_eq!(map.count_where(|v| v == 2), 1 << 16);
+    assert_eq!(map.pages_where(|v| v == 2), middle);
     assert_eq!(map.pages(), len);
     assert_eq!(map.get(5 + len), None);
     map.update(&all, |_, _| None);

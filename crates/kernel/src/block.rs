@@ -1,10 +1,8 @@
-//! Block devices: the queue settings in sysfs of the device that holds a path, the real cap of readahead, and where on
-//! which disk a partition lies.
+//! Block devices: the queue settings in sysfs of the device that holds a path, and where on which disk a partition lies.
 
 use crate::error::{Error, Result};
 use crate::mountinfo::Mount;
-use crate::{cachestat, mountinfo, page, readahead, text};
-use rustix::fd::BorrowedFd;
+use crate::{mountinfo, text};
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -95,11 +93,6 @@ impl BlockDevice {
         text::read_number(self.queue("read_ahead_kb"))
     }
 
-    /// Sets it, for the whole system, until changed again. Files that are open keep the old value.
-    pub fn set_read_ahead_kib(&self, kib: u64) -> Result<()> {
-        text::write_text(self.queue("read_ahead_kb"), &kib.to_string())
-    }
-
     /// The largest request in KiB.
     pub fn max_sectors_kib(&self) -> Result<u64> {
         text::read_number(self.queue("max_sectors_kb"))
@@ -119,7 +112,7 @@ impl BlockDevice {
     }
 
     /// What the settings say a readahead call is capped at, in KiB: the larger of max_sectors_kb (io_pages) and
-    /// read_ahead_kb. A claim: [`probe_readahead_cap`] measures.
+    /// read_ahead_kb. On a disk, measured, it is.
     pub fn readahead_cap_kib(&self) -> Result<u64> {
         Ok(self.read_ahead_kib()?.max(self.max_sectors_kib()?))
     }
@@ -179,19 +172,4 @@ pub fn open_by_number(dev: u64) -> Result<File> {
         true => Ok(file),
         false => Err(failed(rustix::io::Errno::NODEV.into())),
     }
-}
-
-/// How much [`probe_readahead_cap`] asks for, in bytes.
-pub const PROBE_BYTES: u64 = 32 << 20;
-
-/// Measures how many bytes one readahead call really submits, at most [`PROBE_BYTES`]: drops the start of the file from
-/// the page cache, asks for all of it in one call, and counts. The file (better of 32 MiB) must be clean and not mapped
-/// by anyone; needs cachestat. Reads so much from the disk.
-pub fn probe_readahead_cap(fd: BorrowedFd<'_>) -> Result<u64> {
-    readahead::fadvise_dontneed(fd, 0, PROBE_BYTES)?;
-    let before = cachestat::cachestat(fd, 0, PROBE_BYTES)?.cached;
-    readahead::readahead(fd, 0, PROBE_BYTES)?;
-    // Pages count as cached from submission on.
-    let after = cachestat::cachestat(fd, 0, PROBE_BYTES)?.cached;
-    Ok(after.saturating_sub(before) * page::page_size())
 }

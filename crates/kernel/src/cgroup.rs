@@ -408,15 +408,6 @@ impl Cgroup {
         };
         text::write_text(self.directory.join(file), value)
     }
-
-    /// The file whose modification tells of a change of the freezer's state ([`crate::inotify`]). In v1 a write to the
-    /// file itself; freezing by way of a parent goes unnoticed there.
-    pub fn freezer_event_file(&self) -> PathBuf {
-        self.directory.join(match self.version {
-            Version::V1 => "freezer.state",
-            Version::V2 => "cgroup.events",
-        })
-    }
 }
 
 /// The state of a freezer.

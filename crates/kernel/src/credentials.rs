@@ -76,17 +76,6 @@ impl Drop for FsUser {
     }
 }
 
-/// Runs `work` on this thread with the file system rights of `uid`, `gid` and `groups` (`None`: those it has).
-pub fn with_fs_user<T>(
-    uid: u32,
-    gid: u32,
-    groups: Option<&[u32]>,
-    work: impl FnOnce() -> T,
-) -> Result<T> {
-    let _user = FsUser::enter(uid, gid, groups)?;
-    Ok(work())
-}
-
 /// Our effective user id.
 pub fn effective_uid() -> u32 {
     Uid::as_raw(rustix::process::geteuid())

@@ -33,10 +33,6 @@ impl ExtentFlags {
     pub const UNKNOWN: ExtentFlags = ExtentFlags(0x2);
     /// Written, but no place was chosen yet.
     pub const DELALLOC: ExtentFlags = ExtentFlags(0x4);
-    /// Compressed or encrypted: not to be read from the device.
-    pub const ENCODED: ExtentFlags = ExtentFlags(0x8);
-    /// Not aligned to blocks.
-    pub const NOT_ALIGNED: ExtentFlags = ExtentFlags(0x100);
     /// Mixed with metadata (ext4 keeps small files in their inodes).
     pub const INLINE: ExtentFlags = ExtentFlags(0x200);
     /// Reserved, and reads as zeros without any access to the device.

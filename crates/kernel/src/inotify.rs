@@ -4,9 +4,7 @@ use crate::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
-use std::ffi::{CStr, OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// An inotify instance, non-blocking.
@@ -20,17 +18,12 @@ pub struct Inotify {
 pub struct Watch(pub i32);
 
 /// What happened to a watched file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEvent {
     /// IN_MODIFY: written to, or (cgroup v2's cgroup.events) changed by the kernel.
     Modified(Watch),
-    /// IN_DELETE_SELF or IN_IGNORED: the file is gone, and the watch with it. Never on cgroupfs (6.18): there, watch
-    /// the directory above ([`Inotify::watch_directory`]).
+    /// IN_DELETE_SELF or IN_IGNORED: the file is gone, and the watch with it. Never on cgroupfs (6.18).
     Removed(Watch),
-    /// IN_CREATE: the watched directory has a new entry of this name.
-    EntryAdded(Watch, OsString),
-    /// IN_DELETE: the watched directory has lost the entry of this name.
-    EntryRemoved(Watch, OsString),
     /// The queue was full and events were dropped: look at every watched file.
     Overflow,
 }
@@ -48,14 +41,6 @@ impl Inotify {
     /// limit of watches.
     pub fn watch(&self, path: &Path) -> Result<Watch> {
         let flags = WatchFlags::MODIFY | WatchFlags::DELETE_SELF;
-        inotify::add_watch(&self.fd, path, flags)
-            .map(Watch)
-            .map_err(|error| Error::new("inotify_add_watch", path.to_string_lossy(), error))
-    }
-
-    /// Watches a directory for entries that come and go: so for cgroups that are made and removed.
-    pub fn watch_directory(&self, path: &Path) -> Result<Watch> {
-        let flags = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         inotify::add_watch(&self.fd, path, flags)
             .map(Watch)
             .map_err(|error| Error::new("inotify_add_watch", path.to_string_lossy(), error))
@@ -80,9 +65,9 @@ impl Inotify {
 
     /// Takes at most `events_max` of the queued events; returns how many.
     pub fn drain(&self, events_max: usize, mut visit: impl FnMut(FileEvent)) -> Result<usize> {
-        // Room for 17 events of watched files (16 bytes, without a name), all of which are visited once read: so the
-        // bound may be exceeded by 16. The longest name (255 bytes and a NUL) fits too.
-        let mut buffer = [MaybeUninit::<u8>::uninit(); 16 + 256];
+        // Room for 16 events of watched files (16 bytes, without a name), all of which are visited once read: so the
+        // bound may be exceeded by 15.
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 16 * 16];
         let mut count = 0;
         let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
         while count < events_max || !reader.is_buffer_empty() {
@@ -104,18 +89,12 @@ impl Inotify {
 fn decode(event: &inotify::Event<'_>) -> Option<FileEvent> {
     let watch = Watch(event.wd());
     let flags = event.events();
-    let name =
-        || OsStr::from_bytes(event.file_name().map(CStr::to_bytes).unwrap_or_default()).to_owned();
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
         Some(FileEvent::Overflow)
     } else if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::IGNORED) {
         Some(FileEvent::Removed(watch))
     } else if flags.contains(ReadFlags::MODIFY) {
         Some(FileEvent::Modified(watch))
-    } else if flags.contains(ReadFlags::CREATE) {
-        Some(FileEvent::EntryAdded(watch, name()))
-    } else if flags.contains(ReadFlags::DELETE) {
-        Some(FileEvent::EntryRemoved(watch, name()))
     } else {
         None
     }

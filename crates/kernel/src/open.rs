@@ -56,11 +56,6 @@ pub fn process_root_path(pid: i32) -> Result<PathBuf> {
     std::fs::read_link(&path).map_err(|error| Error::new("readlink", path, error))
 }
 
-/// Our own root directory.
-pub fn own_root() -> Result<OwnedFd> {
-    open_directory_path("/")
-}
-
 fn open_directory_path(path: &str) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Error::new("open", path, error))

@@ -16,7 +16,6 @@ impl PageEntry {
     const SWAPPED: u64 = 1 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
     const GUARD: u64 = 1 << 58;
-    const EXCLUSIVE: u64 = 1 << 56;
     const SWAP_TYPE: u64 = 0x1f;
     /// The highest swap type, never an area's. Markers have it (5.19+): they say something of a page that is not there.
     /// Without CAP_SYS_ADMIN pagemap gives no type.
@@ -49,11 +48,6 @@ impl PageEntry {
     /// The page belongs to a file or to shared memory; otherwise it is private anonymous.
     pub fn file_or_shared(self) -> bool {
         self.0 & Self::FILE_OR_SHARED != 0
-    }
-
-    /// The page is mapped exactly once (4.2+).
-    pub fn exclusive(self) -> bool {
-        self.0 & Self::EXCLUSIVE != 0
     }
 
     fn categories(self) -> Categories {
@@ -400,7 +394,7 @@ mod tests {
         assert!(!guard.swapped());
         assert_eq!(guard.swap_type(), None);
         let present = PageEntry((1 << 63) | (1 << 61) | (1 << 56) | 3);
-        assert!(present.present() && present.file_or_shared() && present.exclusive());
+        assert!(present.present() && present.file_or_shared());
         assert_eq!(present.swap_type(), None);
     }
 

@@ -29,16 +29,6 @@ impl Advice {
     }
 }
 
-/// [`advise`] with [`Advice::WillNeed`].
-pub fn willneed(pidfd: BorrowedFd<'_>, ranges: &[Range<u64>]) -> Result<u64> {
-    advise(pidfd, Advice::WillNeed, ranges)
-}
-
-/// [`advise`] with [`Advice::Cold`].
-pub fn cold(pidfd: BorrowedFd<'_>, ranges: &[Range<u64>]) -> Result<u64> {
-    advise(pidfd, Advice::Cold, ranges)
-}
-
 /// [`advise`] with [`Advice::PageOut`].
 pub fn pageout(pidfd: BorrowedFd<'_>, ranges: &[Range<u64>]) -> Result<u64> {
     advise(pidfd, Advice::PageOut, ranges)

@@ -6,8 +6,8 @@ use rustix::fs::{Advice, fadvise};
 use std::num::NonZeroU64;
 
 /// Submits reads of `len_bytes` from `offset_bytes` on. The kernel silently caps a call at the larger of the device's
-/// max_sectors_kb and read_ahead_kb, so ask in smaller pieces ([`crate::block::probe_readahead_cap`]), and returns
-/// when the requests are submitted. Pages are charged to the calling thread's memory cgroup.
+/// max_sectors_kb and read_ahead_kb, so ask in pieces that are no larger ([`crate::block::BlockDevice::readahead_cap_kib`]), and
+/// returns when the requests are submitted. Pages are charged to the calling thread's memory cgroup.
 ///
 /// `EINVAL` for what has no page cache of its own (pipes, some special files).
 pub fn readahead(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result<()> {
@@ -20,18 +20,14 @@ pub fn readahead(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Resul
     }
 }
 
-/// posix_fadvise(POSIX_FADV_WILLNEED): as [`readahead`], with the same cap. A length of 0 means to the end.
-pub fn fadvise_willneed(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result<()> {
-    advise(fd, offset_bytes, len_bytes, Advice::WillNeed)
-}
-
 /// posix_fadvise(POSIX_FADV_DONTNEED): drops clean, unmapped pages that lie wholly in the range. Dirty pages and pages
 /// mapped by anyone stay. A length of 0 means to the end.
 pub fn fadvise_dontneed(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result<()> {
-    advise(fd, offset_bytes, len_bytes, Advice::DontNeed)
-}
-
-fn advise(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64, advice: Advice) -> Result<()> {
-    fadvise(fd, offset_bytes, NonZeroU64::new(len_bytes), advice)
-        .map_err(|error| Error::new("posix_fadvise", format!("fd {}", fd.as_raw_fd()), error))
+    fadvise(
+        fd,
+        offset_bytes,
+        NonZeroU64::new(len_bytes),
+        Advice::DontNeed,
+    )
+    .map_err(|error| Error::new("posix_fadvise", format!("fd {}", fd.as_raw_fd()), error))
 }

@@ -163,17 +163,6 @@ pub fn thread_cpu_time_ns() -> u64 {
     ))
 }
 
-/// Names the calling thread, as ps and perf show it: cut to 15 bytes, at the first NUL.
-pub fn set_thread_name(name: &str) -> Result<()> {
-    let bytes: Vec<u8> = name
-        .bytes()
-        .take_while(|&byte| byte != 0)
-        .take(15)
-        .collect();
-    let name = std::ffi::CString::new(bytes).unwrap_or_default();
-    rustix::thread::set_name(&name).map_err(|error| of_thread("prctl(PR_SET_NAME)", error))
-}
-
 /// Sets by how much the kernel may delay the calling thread's timers (PR_SET_TIMERSLACK). The default is 50 us, which
 /// makes a sleep of 20 us one of 70; 1 ns makes it near 20.
 pub fn set_timer_slack_ns(slack_ns: NonZeroU64) -> Result<()> {

@@ -3,7 +3,6 @@
 use crate::launch::options::LaunchOptions;
 use crate::launch::record::{DecisionRecord, LaunchRecord};
 use crate::wire::Request;
-use prepage_core::identity::{AppId, AppKind};
 use prepage_core::launch::manager::Phase;
 use prepage_core::launch::misses::Misses;
 use prepage_core::launch::recording::CallKind;
@@ -762,25 +761,6 @@ impl ApiError {
     }
 }
 
-/// Reads an application's id as [`AppId`] displays it: `KIND:NAME@OWNER`.
-pub fn parse_app_id(text: &str) -> Option<AppId> {
-    let (kind, rest) = text.split_once(':')?;
-    let (name, owner) = rest.rsplit_once('@')?;
-    let kind = match kind {
-        "desktop" => AppKind::Desktop,
-        "unit" => AppKind::Unit,
-        "container" => AppKind::Container,
-        "executable" => AppKind::Executable,
-        "named" => AppKind::Named,
-        _ => return None,
-    };
-    Some(AppId {
-        kind,
-        name: name.into(),
-        owner: owner.parse().ok()?,
-    })
-}
-
 /// Bytes in hexadecimal: JSON has no bytes.
 pub fn to_hexadecimal(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
@@ -810,27 +790,6 @@ mod tests {
 
     fn call(text: &str) -> Result<Call, ApiError> {
         Call::parse(parse_request(text.as_bytes()).expect("a request"))
-    }
-
-    #[test]
-    fn ids_are_read_as_they_are_shown() {
-        for text in [
-            "executable:/usr/bin/a b@c@1000",
-            "desktop:org.x.Y@0",
-            "unit:foo@bar.service@0",
-        ] {
-            assert_eq!(parse_app_id(text).expect(text).to_string(), text);
-        }
-        for bad in [
-            "",
-            "x",
-            "desktop:x",
-            "desktop:x@",
-            "desk:x@0",
-            "desktop:x@-1",
-        ] {
-            assert_eq!(parse_app_id(bad), None, "{bad}");
-        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Every rule of identity, as a table: processes in, an application out.
 
+mod common;
+
+use common::app_id;
 use prepage::cgroups::{Hierarchies, Membership};
 use prepage::identity::{
     Identity, Named, ProcessFacts, Surroundings, identify, matches, may_be_named_by_words,
@@ -565,8 +568,7 @@ fn kernel_threads_and_init_are_no_applications() {
 
 #[test]
 fn what_a_user_types_finds_the_application() {
-    let app = |text: &str| prepage::api::parse_app_id(text).expect("an id");
-    let gimp = app("desktop:org.gimp.GIMP@1000");
+    let gimp = app_id("desktop:org.gimp.GIMP@1000");
     for text in [
         "gimp",
         "GIMP",
@@ -575,9 +577,9 @@ fn what_a_user_types_finds_the_application() {
     ] {
         assert!(matches(&gimp, text), "{text}");
     }
-    assert!(matches(&app("executable:/usr/bin/sleep@0"), "sleep"));
-    assert!(matches(&app("unit:nginx.service@0"), "nginx"));
-    assert!(!matches(&app("executable:/usr/bin/sleep@0"), "leep"));
+    assert!(matches(&app_id("executable:/usr/bin/sleep@0"), "sleep"));
+    assert!(matches(&app_id("unit:nginx.service@0"), "nginx"));
+    assert!(!matches(&app_id("executable:/usr/bin/sleep@0"), "leep"));
     assert!(!matches(&gimp, ""));
 }
 

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{Running, TempDir, application, wait_until};
-use prepage::api::{Target, TrackReply, parse_app_id};
+use common::{Running, TempDir, app_id, application, wait_until};
+use prepage::api::{Target, TrackReply};
 use prepage::client::Client;
 use prepage::config::{Config, merge};
 use prepage::service::{Options, Parts, Service};
@@ -250,7 +250,7 @@ impl Rig {
             ..Target::default()
         };
         let reply: TrackReply = self.client().call("Track", &target).expect("tracked");
-        parse_app_id(&reply.app).expect("an id")
+        app_id(&reply.app)
     }
 
     fn sources(&self) -> Vec<String> {
@@ -550,7 +550,7 @@ fn an_executor_that_never_answers_harms_nothing() {
 #[test]
 fn what_the_executor_tells_of_strangers_harms_nothing() {
     let rig = Rig::start("");
-    let app = parse_app_id("named:stranger@0").expect("an id");
+    let app = app_id("named:stranger@0");
     let instance = Instance {
         pid: 1,
         start_ticks: 1,

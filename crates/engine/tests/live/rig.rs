@@ -12,7 +12,7 @@ use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
 use prepage_engine::{Engine, EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::open::{own_root, stat_in_root};
+use prepage_kernel::open::{process_root, stat_in_root};
 use prepage_kernel::support::Support;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::eventually;
@@ -191,7 +191,8 @@ impl Rig {
 
 /// A plan of these pages of a file, as our root directory shows it.
 pub fn plan_of_file(path: &Path, pages: Range<u64>) -> Plan {
-    let stat = stat_in_root(own_root().expect("root").as_fd(), path).expect("stat");
+    let own_root = process_root(prepage_kernel::process::own_pid()).expect("root");
+    let stat = stat_in_root(own_root.as_fd(), path).expect("stat");
     let file = FileId {
         path: path.to_str().expect("text").into(),
         device: (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev)),

@@ -4,9 +4,7 @@ use prepage_kernel::maps::Mapping;
 use prepage_kernel::pagemap::{
     Categories, PageEntry, PageRegion, Pagemap, ScanSupport, scan_support,
 };
-use prepage_kernel::process_madvise::{
-    Advice, Advised, advise, advise_all, cold, pageout, willneed,
-};
+use prepage_kernel::process_madvise::{Advice, Advised, advise, advise_all, pageout};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{HugePages, Lcg, Machine, eventually};
 use prepage_kernel::{Process, maps, process, process_vm, procmap, swaps};
@@ -19,7 +17,7 @@ fn touch_swaps_in_and_maps_what_it_is_asked_and_nothing_else() {
         child
             .entries()
             .iter()
-            .all(|entry| entry.present() && !entry.file_or_shared() && entry.exclusive())
+            .all(|entry| entry.present() && !entry.file_or_shared())
     );
     child.swap_out();
     let areas = swaps::areas().expect("swap areas");
@@ -63,7 +61,7 @@ fn willneed_leaves_pages_swapped_until_they_are_touched() {
         child.page(32)..child.page(48),
     ];
     assert_eq!(
-        willneed(child.process.pidfd(), &ranges).expect("willneed"),
+        advise(child.process.pidfd(), Advice::WillNeed, &ranges).expect("willneed"),
         32
     );
     assert!(
@@ -83,7 +81,10 @@ fn cold_and_pageout_tell_how_far_they_came() {
     let _machine = Machine::with_swap();
     let mut child = Child::spawn(32);
     let all = [child.pages.clone()];
-    assert_eq!(cold(child.process.pidfd(), &all).expect("cold"), 32);
+    assert_eq!(
+        advise(child.process.pidfd(), Advice::Cold, &all).expect("cold"),
+        32
+    );
     assert!(
         child.entries().iter().all(|entry| entry.present()),
         "cold evicts nothing"
@@ -119,8 +120,14 @@ fn calls_stop_at_a_hole_and_resume_after_it() {
         child.page(20)..child.page(24),
     ];
     let pidfd = child.process.pidfd();
-    assert_eq!(willneed(pidfd, &ranges).expect("up to the hole"), 4);
-    assert_eq!(willneed(pidfd, &ranges[1..]).expect("the hole first"), 0);
+    assert_eq!(
+        advise(pidfd, Advice::WillNeed, &ranges).expect("up to the hole"),
+        4
+    );
+    assert_eq!(
+        advise(pidfd, Advice::WillNeed, &ranges[1..]).expect("the hole first"),
+        0
+    );
     let advised = advise_all(pidfd, Advice::WillNeed, &ranges).expect("all");
     assert_eq!(
         advised,
@@ -210,9 +217,13 @@ fn a_process_that_is_gone_is_a_normal_value() {
     assert!(!child.process.is_alive());
     assert!(process_vm::touch(pid, &pages).expect_err("gone").is_gone());
     assert!(
-        willneed(child.process.pidfd(), &[child.pages.clone()])
-            .expect_err("gone")
-            .is_gone()
+        advise(
+            child.process.pidfd(),
+            Advice::WillNeed,
+            &[child.pages.clone()]
+        )
+        .expect_err("gone")
+        .is_gone()
     );
     assert!(Process::open(pid).expect_err("gone").is_gone());
     assert!(Process::open(0).expect_err("no process").is_gone());

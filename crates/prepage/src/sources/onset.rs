@@ -57,9 +57,17 @@ impl OnsetWindows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::parse_app_id;
+    use prepage_core::identity::AppKind;
 
     const MS: u64 = 1_000_000;
+
+    fn app() -> AppId {
+        AppId {
+            kind: AppKind::Named,
+            name: "x".into(),
+            owner: 0,
+        }
+    }
 
     fn reached(bursts: &[(u32, u64, u64)]) -> Vec<bool> {
         let params = SwitchParams {
@@ -67,7 +75,7 @@ mod tests {
             onset_window_ms: 100,
             ..SwitchParams::default()
         };
-        let app = parse_app_id("named:x@0").expect("an id");
+        let app = app();
         let mut windows = OnsetWindows::default();
         let burst = |&(count, first, last): &(u32, u64, u64)| FaultBurst {
             pid: 1,
@@ -99,7 +107,7 @@ mod tests {
             onset_faults: 0,
             ..SwitchParams::default()
         };
-        let app = parse_app_id("named:x@0").expect("an id");
+        let app = app();
         let burst = FaultBurst {
             pid: 1,
             count: 1000,

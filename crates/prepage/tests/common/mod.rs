@@ -1,6 +1,7 @@
 //! A service in a temporary directory, and the applications of a test. Everything ends with its value, by process id.
 #![allow(dead_code)]
 
+use prepage_core::identity::{AppId, AppKind};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -329,4 +330,27 @@ pub fn copy_for_others(directory: &Path) -> PathBuf {
         assert!(copied.expect("cp").success());
     }
     copy
+}
+
+/// Reads an application's id as [`AppId`] displays it: `KIND:NAME@OWNER`.
+pub fn app_id(text: &str) -> AppId {
+    parse_app_id(text).unwrap_or_else(|| panic!("{text:?} is no id"))
+}
+
+fn parse_app_id(text: &str) -> Option<AppId> {
+    let (kind, rest) = text.split_once(':')?;
+    let (name, owner) = rest.rsplit_once('@')?;
+    let kind = match kind {
+        "desktop" => AppKind::Desktop,
+        "unit" => AppKind::Unit,
+        "container" => AppKind::Container,
+        "executable" => AppKind::Executable,
+        "named" => AppKind::Named,
+        _ => return None,
+    };
+    Some(AppId {
+        kind,
+        name: name.into(),
+        owner: owner.parse().ok()?,
+    })
 }
