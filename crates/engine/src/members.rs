@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Most processes followed for one application.
 const MEMBERS_MAX: usize = prepage_core::app::INSTANCES_MAX;
 
-/// One process instance, held so that its pid cannot come to mean another process.
+/// One process instance, held by what does not come to mean another process where its pid is used again.
 #[derive(Debug)]
 pub struct Member {
     /// What the estimators know it by.

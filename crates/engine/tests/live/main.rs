@@ -24,6 +24,7 @@ mod sandbox;
 mod shared;
 mod store;
 mod switch;
+mod threads;
 mod userfault;
 
 #[test]

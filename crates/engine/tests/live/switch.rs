@@ -2,6 +2,7 @@
 
 use crate::cache::drop_cache;
 use crate::rig::{Rig, demand_faults, of_files, params, settle};
+use crate::threads::fetching_threads;
 use prepage_core::anon::AnonTargets;
 use prepage_core::extent::Extent;
 use prepage_core::outcome::Void;
@@ -10,11 +11,10 @@ use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
 use prepage_engine::{Engine, EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::process;
 use prepage_kernel::support::Support;
 use prepage_kernel::swaps::{self, SwapKind};
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, eventually};
+use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, Zswap, eventually};
 use std::ops::Range;
 
 const PAGES: u64 = 1024;
@@ -113,20 +113,10 @@ fn faults_and_file_accesses_are_seen_in_rings_that_were_opened_anew() {
     }
 }
 
-/// Threads of this process that fetch anonymous pages.
-fn fetching_threads() -> usize {
-    let own = process::own_pid();
-    let threads = process::threads(own).expect("own threads");
-    let name = |tid| std::fs::read_to_string(format!("/proc/{own}/task/{tid}/comm"));
-    let names = threads.into_iter().filter_map(|tid| name(tid).ok());
-    names
-        .filter(|name| name.starts_with("prepage-anon"))
-        .count()
-}
-
 #[test]
 fn a_core_that_came_online_fetches_as_well() {
     let _machine = Machine::lock();
+    let fetching_threads = || fetching_threads("prepage-anon").len();
     eventually("engines of other tests ended", || fetching_threads() == 0);
     let mut support = Support::probe();
     let cores = std::mem::take(&mut support.cpu_capacities);
@@ -387,6 +377,78 @@ fn pages_in_zram_and_on_a_disk_come_in_together() {
     assert_eq!(seen.fetched.pages(), PAGES);
     assert_eq!(seen.faulted.pages(), 0, "watched pages were in memory");
     child.tell_pages("verify", 0..PAGES);
+}
+
+#[test]
+fn pages_that_zswap_holds_before_a_disk_come_in() {
+    let mut machine = Machine::lock();
+    machine.turn_swap_off();
+    let _swap = SwapFile::new(32 << 20);
+    let _zswap = Zswap::enable();
+    let mut child = Child::spawn(PAGES);
+    let before = Zswap::counters();
+    child.swap_out();
+    let out = Zswap::counters();
+    assert!(out[0] >= before[0] + PAGES, "{before:?}, {out:?}");
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let planned = child.page(0)..child.page(PAGES * 3 / 4);
+    let plan = rig.plan_of(&child, [planned]);
+    rig.fetch(&plan);
+    rig.wait_for_fetch();
+    let entries = child.entries();
+    let (planned, rest) = entries.split_at(PAGES as usize * 3 / 4);
+    assert!(planned.iter().all(|entry| entry.present()));
+    assert!(rest.iter().all(|entry| entry.swapped()));
+    let back = Zswap::counters();
+    assert!(back[1] >= out[1] + PAGES * 3 / 4, "{out:?}, {back:?}");
+    let seen = rig.collect(&plan);
+    assert_eq!(rig.seen(&child, &seen).fetched.pages(), PAGES * 3 / 4);
+    child.tell_pages("verify", 0..PAGES);
+}
+
+/// What has the pid of a process that ended, at the same addresses, is neither fetched what that used nor taken for it.
+#[test]
+fn a_process_that_has_the_pid_of_one_before_is_another() {
+    /// So that both have their pages at the same addresses.
+    const NOT_RANDOMIZED: [&str; 2] = ["setarch", "--addr-no-randomize"];
+    let _machine = Machine::with_swap();
+    let mut first = Child::spawn_through(&NOT_RANDOMIZED, PAGES);
+    let mut rig = Rig::new(&first, &EngineParams::default(), params());
+    for _ in 0..2 {
+        first.swap_out();
+        rig.switch(|| first.tell_pages("read", 0..PAGES / 2));
+    }
+    let (instance, pages) = (rig.instance(&first), first.pages.clone());
+    let plan = rig.machine.app(&rig.app).expect("tracked").plan().clone();
+    assert!(plan.anon_pages() >= PAGES / 2 - 8, "{}", plan.anon_pages());
+    first.kill();
+    let mut second = Child::spawn_as(first.pid(), &NOT_RANDOMIZED, PAGES);
+    assert_eq!((second.pid(), &second.pages), (first.pid(), &pages));
+    second.swap_out();
+    let is_out = |second: &Child| second.entries().iter().all(|entry| entry.swapped());
+    // The plan is fetched before anybody looks which processes there are: the one that is known has this pid.
+    rig.begin();
+    rig.wait_for_fetch();
+    assert!(is_out(&second), "it was fetched what another had used");
+    let record = rig.end();
+    assert_eq!(record.anon.fetched, 0, "{record:?}");
+    assert_ne!(rig.instance(&second), instance);
+    // Nor where that plan comes once more.
+    rig.fetch(&plan);
+    rig.collect(&plan);
+    assert!(is_out(&second), "it was fetched what another had used");
+    // What it uses is learned for itself.
+    for _ in 0..3 {
+        second.swap_out();
+        rig.switch(|| second.tell_pages("read", PAGES / 2..PAGES));
+    }
+    second.swap_out();
+    rig.begin();
+    rig.wait_for_fetch();
+    let of_first = &second.entries()[..PAGES as usize / 2];
+    assert!(of_first.iter().all(|entry| entry.swapped()));
+    let record = rig.end();
+    assert!(record.anon.fetched >= PAGES / 2 * 9 / 10, "{record:?}");
 }
 
 #[test]

@@ -68,6 +68,21 @@ impl Child {
         child
     }
 
+    /// The same, with this pid, which nobody has any more: whoever else begins a process meanwhile may get it first.
+    pub fn spawn_as(pid: i32, program: &[&str], pages: u64) -> Child {
+        const TRIES_MAX: usize = 1_000;
+        let spawn = |_| {
+            // The kernel gives the next that is free.
+            std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string())
+                .expect("this test needs CONFIG_CHECKPOINT_RESTORE, to choose a pid");
+            Child::spawn_through(program, pages)
+        };
+        let mut tries = (0..TRIES_MAX).map(spawn);
+        tries
+            .find(|child| child.pid() == pid)
+            .unwrap_or_else(|| panic!("pid {pid} is another's all the time"))
+    }
+
     fn answer(&mut self, word: &str) -> String {
         let mut line = String::new();
         loop {

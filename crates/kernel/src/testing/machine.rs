@@ -196,6 +196,36 @@ impl Drop for SwapFile {
     }
 }
 
+/// zswap, as it was again at the end.
+pub struct Zswap {
+    before: String,
+}
+
+impl Zswap {
+    const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
+
+    /// Enables it: what goes to a swap file or a disk from now on is compressed in front of it.
+    pub fn enable() -> Zswap {
+        let before = text::read_line(Self::ENABLED).expect("this test needs a kernel with zswap");
+        std::fs::write(Self::ENABLED, "Y").expect("enable zswap");
+        Zswap { before }
+    }
+
+    /// Pages that have gone into it and come out of it since the machine began.
+    pub fn counters() -> [u64; 2] {
+        ["zswpout ", "zswpin "].map(|name| {
+            let count = text::read_field("/proc/vmstat", name);
+            count.expect("this test needs a kernel that counts zswap's pages (5.16)")
+        })
+    }
+}
+
+impl Drop for Zswap {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::ENABLED, &self.before);
+    }
+}
+
 /// Turns off what has to be swap.
 fn turn_off(path: &Path) {
     let was_swap = swaps::turn_off(path).expect("turn swap off");

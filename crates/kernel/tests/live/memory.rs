@@ -263,6 +263,27 @@ fn a_process_that_is_gone_is_a_normal_value() {
     assert!(regions.is_empty(), "{scanned:?}");
 }
 
+/// As the first has ended and its pid is another's: what is held of it is of nobody.
+#[test]
+fn a_pid_that_is_used_again_is_another_process() {
+    let _machine = Machine::lock();
+    let mut first = Child::spawn(16);
+    let pagemap = first.process.pagemap().expect("open");
+    first.kill();
+    let second = Child::spawn_as(first.pid(), &[], 16);
+    assert_eq!(second.pid(), first.pid());
+    assert!(second.process.is_alive() && !first.process.is_alive());
+    assert!(first.process.pagemap().expect_err("another's").is_gone());
+    assert!(!pagemap.is_of_living());
+    let mut entries = [PageEntry::default(); 16];
+    let read = pagemap.read(second.pages.start, &mut entries);
+    assert!(read.is_err() || entries.iter().all(|entry| !entry.present()));
+    let all = [second.pages.clone()];
+    let advised = advise(first.process.pidfd(), Advice::PageOut, &all);
+    assert!(advised.expect_err("gone").is_gone());
+    assert!(second.entries().iter().all(|entry| entry.present()));
+}
+
 #[test]
 fn a_zombie_is_not_alive() {
     let _machine = Machine::lock();
