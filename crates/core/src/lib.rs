@@ -24,5 +24,6 @@ pub mod plan;
 pub mod replay;
 pub mod rest;
 pub mod run_map;
+pub mod shell;
 pub mod signal;
 pub mod wrappers;

@@ -3,6 +3,7 @@
 //! Most of them become it by exec, or wait for it, and set its surroundings: it is looked for among their words. Others run it in
 //! another root directory, where only they know what a path means: there, both name it.
 
+use crate::shell::{self, SimpleCommand, has_posix_syntax, is_shell, simple_command};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -114,6 +115,29 @@ const WRAPPERS: [Wrapper; 40] = [
 /// Those whose command follows `--`, whatever comes before it.
 const WRAPPERS_WITH_DASHES: [&str; 3] = ["gamescope", "uwsm", "uwsm-app"];
 
+/// Those that hand code to the user's shell, by `-c` or an option that ends in `command`. They take options after other
+/// words too.
+const CODE_RUNNERS: [Wrapper; 3] = [
+    (
+        "runuser",
+        b"Gcgsuw",
+        "--group --shell --supp-group --user --whitelist-environment",
+        0,
+    ),
+    (
+        "script",
+        b"BEIOTcmo",
+        "--echo --log-in --log-io --log-out --log-timing --logging-format --output-limit",
+        0,
+    ),
+    (
+        "su",
+        b"Gcgsw",
+        "--group --shell --supp-group --whitelist-environment",
+        0,
+    ),
+];
+
 const CHROOT: Wrapper = ("chroot", b"", "--groups --userspec", 1);
 
 /// The first of its words is `run`.
@@ -214,6 +238,55 @@ pub fn in_other_root<'a>(name: &str, words: &'a [String]) -> Option<(String, &'a
             Some((format!("chroot {}", rest[root]), command))
         }
         _ => None,
+    }
+}
+
+/// The code that a shell, or a program that hands it to one, is given by these words, which begin with itself, and the
+/// code's parameters from `$0` on.
+pub fn code<'a, W: AsRef<OsStr>>(name: &str, words: &'a [W]) -> Option<(&'a OsStr, &'a [W])> {
+    if is_shell(name) {
+        return shell::code(words);
+    }
+    let runner = CODE_RUNNERS.iter().find(|(runner, ..)| *runner == name)?;
+    Some((handed_code(runner, words.get(1..)?)?, &[]))
+}
+
+/// The command that such code is, where it is one and nothing else.
+pub fn coded_command<W: AsRef<OsStr>>(name: &str, words: &[W]) -> Option<SimpleCommand> {
+    let (code, parameters) = code(name, words)?;
+    let is_read = has_posix_syntax(name) || !is_shell(name);
+    is_read.then(|| simple_command(code, parameters))?
+}
+
+fn handed_code<'a, W: AsRef<OsStr>>(
+    &(_, letters, names, _): &Wrapper,
+    mut words: &'a [W],
+) -> Option<&'a OsStr> {
+    loop {
+        let (word, rest) = words.split_first()?;
+        let next = || rest.first().map(AsRef::as_ref);
+        let takes_next = match word.as_ref().as_bytes() {
+            b"--" => return None,
+            b"--command" | b"--session-command" => return next(),
+            [b'-', b'-', name @ ..] => {
+                let value = [&b"command="[..], b"session-command="];
+                let value = value.iter().find_map(|option| name.strip_prefix(*option));
+                if let Some(value) = value {
+                    return Some(OsStr::from_bytes(value));
+                }
+                names.split(' ').any(|name| word.as_ref() == name)
+            }
+            [b'-', options @ ..] => match options.iter().position(|l| letters.contains(l)) {
+                Some(at) if options[at] == b'c' => {
+                    let value = &options[at + 1..];
+                    let joined = (!value.is_empty()).then(|| OsStr::from_bytes(value));
+                    return joined.or_else(next);
+                }
+                valued => valued.is_some_and(|at| at + 1 == options.len()),
+            },
+            _ => false,
+        };
+        words = rest.get(usize::from(takes_next)..)?;
     }
 }
 
@@ -333,6 +406,36 @@ mod tests {
             let words: Vec<&str> = line.split(' ').collect();
             let found = wrapped(words[0], &words).map(|words| words.join(" "));
             assert_eq!(found.as_deref(), command, "{line}");
+        }
+    }
+
+    #[test]
+    fn code_is_handed_to_a_shell() {
+        for (line, expected) in [
+            ("sh|-c|git x", Some("git|x")),
+            ("bash|-lc|exec \"$@\"|sh|git", Some("git")),
+            ("sh|-c|git && x", None),
+            ("fish|-c|git x", None),
+            ("sh|git", None),
+            ("script|-qc|git x|/dev/null", Some("git|x")),
+            ("script|-q|/dev/null|-c|git x", Some("git|x")),
+            ("script|-qegit|-O|-c|--command=git x", Some("git|x")),
+            ("script|--log-out|-c|--command|git x", Some("git|x")),
+            ("script|-cgit x", Some("git|x")),
+            ("script|-q|--|-c|git", None),
+            ("script|-c", None),
+            ("script|x", None),
+            ("su|-|user|-c|git x", Some("git|x")),
+            ("su|-s|-c|--session-command=git", Some("git")),
+            ("runuser|-u|-c|git", None),
+            ("git|-c|x", None),
+        ] {
+            let words: Vec<&str> = line.split('|').collect();
+            let found = coded_command(words[0], &words).map(|command| {
+                let words = command.words.iter().map(|word| word.to_string_lossy());
+                words.collect::<Vec<_>>().join("|")
+            });
+            assert_eq!(found.as_deref(), expected, "{line}");
         }
     }
 

@@ -16,13 +16,20 @@
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
 //! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is
-//! named by what it runs; where that has another root directory, by both (`flatpak run org.x.Y`, `snap run x`). None of this holds a
-//! pid, a time or a random part, so that the name is the same after a restart: of the directory where an AppImage mounts
-//! itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
+//! named by what it runs; where that has another root directory, by both (`flatpak run org.x.Y`, `snap run x`).
+//!
+//! A shell that is given code by `-c`, or who hands it to one (`script -c`), is named by a digest of that,
+//! `dash -c 85944171f73967e8`, so that different code is different applications. Where it is one simple command
+//! ([`prepage_core::shell`]), a launch that is announced is named by what that runs ([`crate::launch::command`]); the
+//! process soon becomes it, or has it for a child, which is seen by itself: the shell only runs others.
+//!
+//! None of this holds a pid, a time or a random part, so that the name is the same after a restart: of the directory
+//! where an AppImage mounts itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
 use crate::cgroups::{Hierarchies, Membership};
-use crate::interpreters::{is_interpreter, is_shell, run_by, script_of};
+use crate::interpreters::{code_of, is_interpreter, run_by, script_of};
 use prepage_core::identity::{AppId, AppKind};
+use prepage_core::shell::is_shell;
 use prepage_core::wrappers;
 use prepage_engine::Members;
 use std::collections::BTreeSet;
@@ -477,23 +484,37 @@ pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
     wrappers::packaged(base, words).is_some() || wrappers::in_other_root(base, words).is_some()
 }
 
-/// Whether these names may hold that of an executable's process by its words, as far as the executable and the words alone tell: by the
-/// script that it interprets, or by whatever it runs in another root directory. Words are read only where they matter.
+/// Whether these names may hold that of an executable's process by its words, as far as the executable and the words alone tell: by what
+/// it interprets, or by whatever it runs in another root directory. Words are read only where they matter.
 pub fn may_be_named_by_words(
     exe: &str,
     words: impl FnOnce() -> Vec<String>,
     is_named: impl FnOnce(&str) -> bool,
 ) -> bool {
     let base = base_name(exe);
-    let script = || {
+    let name = || {
         let process = ProcessFacts {
             arguments: words(),
             ..ProcessFacts::default()
         };
-        script_of(&process, base)
+        name_by_words(&process, base)
     };
     wrappers::has_other_root(base)
-        || is_interpreter(base) && script().is_some_and(|script| is_named(&script))
+        || is_interpreter(base) && name().is_some_and(|name| is_named(&name))
+}
+
+/// What names a process, whose executable has this name, by its words.
+fn name_by_words(process: &ProcessFacts, base: &str) -> Option<String> {
+    script_of(process, base).or_else(|| code_of(process, base))
+}
+
+/// Whether what a process runs is told by its words, where these are only those before the first that is not known.
+pub fn is_told(process: &ProcessFacts) -> bool {
+    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    match is_interpreter(base) {
+        true => script_of(process, base).is_some(),
+        false => !wrappers::is_wrapper(base) || runs_in_other_root(process),
+    }
 }
 
 /// The last part of a path.
@@ -512,7 +533,7 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
     if let Some((by, command)) = wrappers::in_other_root(base_name(exe), &process.arguments) {
         return Some(format!("{by} {}", program_name(&run_by(process, command))?));
     }
-    let name = script_of(process, base_name(exe)).unwrap_or_else(|| exe.to_owned());
+    let name = name_by_words(process, base_name(exe)).unwrap_or_else(|| exe.to_owned());
     Some(without_mount_number(name))
 }
 

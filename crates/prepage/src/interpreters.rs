@@ -1,14 +1,8 @@
 //! Programs that run what others wrote: an application is known by that.
 
 use crate::identity::{ProcessFacts, base_name};
-
-/// Whether a program of this name is a shell.
-pub fn is_shell(base: &str) -> bool {
-    matches!(
-        base,
-        "bash" | "dash" | "sh" | "zsh" | "fish" | "ksh" | "mksh" | "csh" | "tcsh" | "busybox"
-    )
-}
+use prepage_core::shell::{digest, is_shell};
+use prepage_core::wrappers;
 
 /// A process that these words would run in the same directory.
 pub fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
@@ -116,9 +110,7 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
         return windows_program(&process.arguments);
     }
     let stem = stem_of(base);
-    // One program for many: it is a shell where it is called by a shell's name.
-    let called = process.arguments.first().map_or("", |name| base_name(name));
-    if stem == "busybox" && !matches!(called, "sh" | "ash" | "hush") {
+    if stem == "busybox" && !matches!(called(process), "sh" | "ash" | "hush") {
         return None;
     }
     if stem == "beam.smp" {
@@ -170,6 +162,22 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// What the code is called that this process, whose executable has this name, is given for a shell by its command line:
+/// it has no path, and may hold what is nobody else's business.
+pub fn code_of(process: &ProcessFacts, base: &str) -> Option<String> {
+    let name = match base {
+        "busybox" => called(process),
+        base => base,
+    };
+    let (code, _parameters) = wrappers::code(name, &process.arguments)?;
+    Some(format!("{name} -c {:016x}", digest(code)))
+}
+
+/// What it is called by: one program may be many, and a shell where it is called by a shell's name.
+fn called(process: &ProcessFacts) -> &str {
+    process.arguments.first().map_or("", |name| base_name(name))
 }
 
 /// Whether an interpreter takes an argument for a word of its own, and not for what it is to run: `exec` of `dotnet exec x.dll`, `run` of

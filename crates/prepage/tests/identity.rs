@@ -169,10 +169,25 @@ fn programs_and_what_they_interpret() {
             "/srv/app.js",
         ),
         (&["/usr/bin/bash", "/usr/bin/script"], "/usr/bin/script"),
-        (&["/usr/bin/bash", "-c", "sleep 1"], "/usr/bin/bash"),
+        (
+            &["/usr/bin/bash", "-c", "sleep 1"],
+            "bash -c 50bee007d2ec58cb",
+        ),
+        (
+            &["/usr/bin/dash", "-c", "a | b", "sh", "c"],
+            "dash -c 04e13108dd45aece",
+        ),
+        (
+            &["/usr/bin/script", "-qc", "a | b", "c"],
+            "script -c 04e13108dd45aece",
+        ),
         (&["/usr/bin/bash", "/dev/fd/3"], "/usr/bin/bash"),
         (&["/usr/bin/perl", "-w", "/usr/bin/tool"], "/usr/bin/tool"),
-        (&["/usr/bin/bash", "-euxc", "secret"], "/usr/bin/bash"),
+        (
+            &["/usr/bin/bash", "-euxc", "secret"],
+            "bash -c ab23f0eec020c951",
+        ),
+        (&["/usr/bin/bash", "-euxc"], "/usr/bin/bash"),
         (&["/usr/bin/bash", "-euo", "pipefail", "/x.sh"], "/x.sh"),
         (&["/usr/bin/bash", "-s", "secret"], "/usr/bin/bash"),
         (&["/usr/bin/dash", "-e", "/x.sh"], "/x.sh"),
@@ -199,6 +214,7 @@ fn programs_and_what_they_interpret() {
             "/i.jar",
         ),
         (&["/bin/busybox", "/etc/passwd"], "/bin/busybox"),
+        (&["/bin/busybox", "sh", "-c", "secret"], "/bin/busybox"),
         (
             &["/usr/bin/bash", "/home/u/.pyenv/shims/python", "-u", "x.py"],
             "/home/u/x.py",
@@ -363,6 +379,10 @@ fn programs_and_what_they_interpret() {
             &["/usr/lib/wine/wineserver64", "-p0"],
             "/usr/lib/wine/wineserver64",
         ),
+        (
+            &["/usr/bin/fish", "-c", "secret"],
+            "fish -c ab23f0eec020c951",
+        ),
         (&["/usr/bin/flatpak", "list"], "/usr/bin/flatpak"),
         (&["/usr/bin/snap", "run", "x.y", "f"], "snap run x.y"),
         (&["/usr/bin/snap", "list"], "/usr/bin/snap"),
@@ -434,6 +454,14 @@ fn trees_reach_up_to_what_launched_them() {
         root(&[
             (9, 5, &["/opt/app"]),
             (8, 5, &["/bin/sh", "/usr/bin/xvfb-run", "-a", "app"])
+        ]),
+        9
+    );
+    // Nor a shell that runs several: each of them is an application.
+    assert_eq!(
+        root(&[
+            (9, 5, &["/opt/app"]),
+            (8, 5, &["/bin/sh", "-c", "cd / && app"])
         ]),
         9
     );
@@ -532,6 +560,9 @@ fn words_are_read_where_they_may_name_what_is_looked_for() {
             may_be_named_by_words(exe, words, |name| name.ends_with("/x.py") || name == "x.py");
         assert_eq!((is_read, found), (read, expected), "{exe}");
     }
+    let words = || ["sh", "-c", "a | b"].map(str::to_owned).to_vec();
+    let is_named = |name: &str| name == "dash -c 04e13108dd45aece";
+    assert!(may_be_named_by_words("/usr/bin/dash", words, is_named));
 }
 
 #[test]

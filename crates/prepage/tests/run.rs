@@ -88,16 +88,18 @@ fn what_is_too_small_to_gain_is_left_alone_by_the_first_program_alone() {
 struct Ready {
     store: PathBuf,
     config: PathBuf,
+    /// A shell by another name: one application, whatever code it is given.
+    shell: String,
     app: AppId,
 }
 
 impl Ready {
-    /// For `sh`.
+    /// For its shell.
     fn new(directory: &TempDir) -> Ready {
         Self::with_holdouts(directory, 0)
     }
 
-    /// For `sh`, of which one launch in so many is held out.
+    /// For its shell, of which one launch in so many is held out.
     fn with_holdouts(directory: &TempDir, every: u32) -> Ready {
         let [store, config] = ["ready", "ready.toml"].map(|name| directory.path().join(name));
         let text = format!(
@@ -105,13 +107,21 @@ impl Ready {
              trial_launch_us = 0\nn_chk = 1000000\nn_chk_costly = 1000000\n"
         );
         std::fs::write(&config, text).expect("written");
-        let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+        let shell = directory.path().join("coded");
+        std::fs::copy("/bin/sh", &shell).expect("copied");
+        let shell = std::fs::canonicalize(shell).expect("there");
+        let shell = shell.to_str().expect("text").to_owned();
         let app = AppId {
             kind: AppKind::Executable,
-            name: shell.to_str().expect("text").into(),
+            name: shell.as_str().into(),
             owner: 0,
         };
-        let ready = Ready { store, config, app };
+        let ready = Ready {
+            store,
+            config,
+            shell,
+            app,
+        };
         // On a busy machine a recording may have begun too late to count.
         let launch = |_| {
             let file = directory.path().join("report-ready");
@@ -137,16 +147,22 @@ impl Ready {
         state.expect("whole").launches
     }
 
+    /// `prepage run`, in which `sh` is its shell.
     fn run(&self, arguments: &[&str]) -> Command {
         let config = self.config.to_str().expect("text");
-        run(&self.store, &[&["--config", config], arguments].concat())
+        let arguments = arguments.iter().map(|&word| match word {
+            "sh" => &self.shell,
+            word => word,
+        });
+        let arguments: Vec<&str> = ["--config", config].into_iter().chain(arguments).collect();
+        run(&self.store, &arguments)
     }
 }
 
 /// Makes `prepage run` with these arguments.
 type Way = Box<dyn Fn(&[&str]) -> Command>;
 
-/// What launches without help, to be recorded, and what launches `sh` as was decided ahead.
+/// What launches without help, to be recorded, and what launches a shell as was decided ahead.
 fn ways(directory: &TempDir) -> [Way; 2] {
     let (store, ready) = (directory.path().join("store"), Ready::new(directory));
     [
@@ -170,7 +186,7 @@ fn a_launch_that_was_decided_ahead_is_helped_by_the_first_program_and_learned_fr
         command.arg("--config").arg(&ready.config);
         command.arg("--report").arg(&file);
         let ran = command
-            .args(["--", "sh", "-c", "sleep 0.3; exit 9"])
+            .args(["--", &ready.shell, "-c", "sleep 0.3; exit 9"])
             .output();
         assert_eq!(ran.expect("prepage").status.code(), Some(9));
     };
@@ -386,6 +402,22 @@ fn what_a_wrapper_runs_is_the_application() {
         let words: Vec<&OsStr> = words.map(OsStr::new).collect();
         assert_eq!(reported_app(&directory, &words), app, "{wrapper}");
     }
+    for shell in [&["sh", "-c"][..], &["bash", "-ec"], &["script", "-qc"]] {
+        let words = [shell, &["LANG=C exec perl -e '1;' </dev/null"]].concat();
+        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
+        assert_eq!(reported_app(&directory, &words), app, "{shell:?}");
+    }
+    // Of what does more, each is an application by itself, and none is the shell.
+    let named = |code: &str| reported_app(&directory, &["sh", "-c", code].map(OsStr::new));
+    let names = ["perl -e1 | cat", "perl -e1; cat </dev/null", ":"].map(named);
+    assert!(
+        names.iter().all(|name| name.contains("sh -c ")),
+        "{names:?}"
+    );
+    assert!(
+        names[0] != names[1] && names[1] != names[2] && names[0] != names[2],
+        "{names:?}"
+    );
 }
 
 #[test]

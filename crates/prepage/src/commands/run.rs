@@ -46,7 +46,8 @@ const ANSWER_MAX: Duration = Duration::from_millis(50);
 /// helps; without it, root is helped all the same, and any other user's command just runs.
 ///
 /// An application is known by its executable, or by the script, jar or module that is run: `python3 x.py`,
-/// `bash x.sh`, `java -jar x.jar`, `node x.js`. So is what a command runs that only runs others: `nice x`, `timeout 9 x`.
+/// `bash x.sh`, `java -jar x.jar`, `node x.js`. So is what a command runs that only runs others: `nice x`, `timeout 9 x`,
+/// `sh -c 'x y'`. What a shell is given that is more than one command is known by a digest of its text.
 #[derive(Clone, Debug, PartialEq, Args, Default)]
 #[command(after_long_help = "\
 ORDER:

@@ -1,9 +1,9 @@
 //! The process that a command will become, found as execvp(3) and the kernel would: along PATH, and through `#!` lines to
-//! the interpreter, and of a command that only runs another (`nice gimp`) the process of that one. An application then has
-//! one name, whether it is known by its command or by its process.
+//! the interpreter, and of a command that only runs another (`nice gimp`, `sh -c 'exec gimp'`) the process of that one.
+//! An application then has one name, whether it is known by its command or by its process.
 
-use crate::identity::ProcessFacts;
-use prepage_core::wrappers::wrapped;
+use crate::identity::{ProcessFacts, is_told};
+use prepage_core::wrappers::{coded_command, wrapped};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -21,29 +21,50 @@ const PATH_DEFAULT: &str = "/bin:/usr/bin";
 /// The process that `command` becomes; `None` where it will not be found. Only what [`crate::identity::program`] looks at
 /// is filled in.
 pub fn future_process(command: &[OsString], owner: u32) -> Option<ProcessFacts> {
-    let mut words = command.to_vec();
-    let mut file = find(words.first()?)?;
-    for _ in 0..STEPS_MAX {
-        if let Some(split) = split_by_env(&file, &words) {
-            words = split;
-        }
-        let name = file.file_name().and_then(OsStr::to_str);
-        let by_wrapper = name.and_then(|name| wrapped(name, &words));
-        // Some of them are scripts themselves.
-        let Some(next) = by_wrapper
-            .map(<[OsString]>::to_vec)
-            .or_else(|| interpreted(&file, &words))
-        else {
-            break;
-        };
-        file = find(next.first()?)?;
-        words = next;
+    let (file, words) = followed(command.to_vec(), STEPS_MAX)?;
+    process(&file, &words, owner)
+}
+
+/// The file and the words that these lead to, in so many steps.
+fn followed(mut words: Vec<OsString>, steps: usize) -> Option<(PathBuf, Vec<OsString>)> {
+    let file = find(words.first()?)?;
+    if let Some(split) = split_by_env(&file, &words) {
+        words = split;
     }
+    let Some(left) = steps.checked_sub(1) else {
+        return Some((file, words));
+    };
+    let name = file.file_name().and_then(OsStr::to_str);
+    if let Some(run) = name.and_then(|name| followed_in_code(name, &words, left)) {
+        return Some(run);
+    }
+    let by_wrapper = name.and_then(|name| wrapped(name, &words));
+    // Some of them are scripts themselves.
+    let next = by_wrapper.map(<[OsString]>::to_vec);
+    match next.or_else(|| interpreted(&file, &words)) {
+        Some(next) => followed(next, left),
+        None => Some((file, words)),
+    }
+}
+
+/// What the code that a shell is given leads to, where that tells what it runs.
+fn followed_in_code(
+    name: &str,
+    words: &[OsString],
+    steps: usize,
+) -> Option<(PathBuf, Vec<OsString>)> {
+    let command = coded_command(name, words)?;
+    let (file, words) = followed(command.words, steps)?;
+    let is_told = command.is_whole || process(&file, &words, 0).is_some_and(|run| is_told(&run));
+    is_told.then_some((file, words))
+}
+
+fn process(file: &Path, words: &[OsString], owner: u32) -> Option<ProcessFacts> {
     // As /proc/PID is read: what is no text has a name all the same.
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     Some(ProcessFacts {
         uid: owner,
-        exe: Some(text(std::fs::canonicalize(&file).ok()?)),
+        exe: Some(text(std::fs::canonicalize(file).ok()?)),
         arguments: words
             .iter()
             .map(|w| w.to_string_lossy().into_owned())
@@ -173,6 +194,7 @@ mod tests {
             assert_eq!(name(&words), Some(shell.clone()), "{wrapper}");
         }
         assert_eq!(name(&["timeout", "9", "no-such-command-anywhere"]), None);
+        named_in_code(&shell);
         assert_eq!(
             name(&["chroot", "/srv", "sh", &shell]),
             Some(format!("chroot /srv {shell}"))
@@ -180,5 +202,41 @@ mod tests {
         assert_eq!(name(&["no-such-command-anywhere"]), None);
         assert_eq!(name(&["/no/such/file"]), None);
         std::fs::remove_dir_all(&directory).expect("removed");
+    }
+    /// What code names, which a shell is given, and which runs this script.
+    fn named_in_code(script: &str) {
+        for code in [
+            format!("{script} a"),
+            format!("A=b exec {script} \"$HOME\" >/dev/null 2>&1;"),
+            format!("exec nice -n 5 '{script}' $A"),
+            format!("bash -ec '{script}' x"),
+            format!("sh {script} $A"),
+        ] {
+            for shell in [&["sh", "-c"][..], &["bash", "-lc"], &["script", "-qc"]] {
+                let words = [shell, &[&*code]].concat();
+                assert_eq!(name(&words).as_deref(), Some(script), "{words:?}");
+            }
+        }
+        for code in ["exec \"$@\"", "nice \"$@\""] {
+            let words = ["sh", "-c", code, "sh", script, "a"];
+            assert_eq!(name(&words).as_deref(), Some(script), "{code}");
+        }
+        // What it runs is not told, or it is more than that: different code is different applications.
+        let codes = [
+            format!("{script} | cat"),
+            format!("cd / && {script}"),
+            "nice $A".into(),
+            "sh $A".into(),
+            "no-such-command-anywhere".into(),
+            "true".into(),
+        ];
+        let names = codes.map(|code| name(&["sh", "-c", &code]).expect("a name"));
+        for (at, name) in names.iter().enumerate() {
+            assert!(name.contains("sh -c "), "{name}");
+            assert!(!names[..at].contains(name), "{name}");
+        }
+        // Its parameters are no part of it.
+        let with = |parameter| name(&["sh", "-c", "cat \"$1\" | cat", "sh", parameter]);
+        assert_eq!(with("a"), with("b"));
     }
 }
