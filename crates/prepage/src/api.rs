@@ -332,6 +332,10 @@ pub struct BeginReply {
     pub tracked: bool,
     /// Whether a switch began; if not, one was under way, or the mode is off.
     pub began: bool,
+    /// How many things are missing on this machine, which `Status` names; 0 where a window's focus is reported: that is
+    /// not looked up then.
+    #[serde(default)]
+    pub missing: u64,
 }
 
 /// Reply to `SwitchEnd`.
@@ -350,6 +354,9 @@ pub struct RestoreReply {
     pub app: String,
     /// The number to ask `RestoreReport` by.
     pub restore: u64,
+    /// How many things are missing on this machine, which `Status` names.
+    #[serde(default)]
+    pub missing: u64,
 }
 
 /// Parameters of `RestoreReport`.

@@ -24,6 +24,8 @@ fn swap_is_missing_as_long_as_there_is_none_and_commands_that_depend_on_it_say_s
     assert!(status.contains("no swap area is active"), "{status}");
     for arguments in [
         &["track", "--pid", &pid][..],
+        &["switch", "begin", "--name", "dependent"],
+        &["restore", "--name", "dependent"],
         &["explain", "dependent"],
         &["stats"],
     ] {
@@ -37,7 +39,14 @@ fn swap_is_missing_as_long_as_there_is_none_and_commands_that_depend_on_it_say_s
     let before = count(&["stats"]).expect("counted");
     let swap = SwapFile::new(16 << 20);
     assert!(!lacks_swap());
-    assert_eq!(count(&["explain", "dependent"]), Some(before - 1));
+    for arguments in [
+        &["track", "--pid", &pid][..],
+        &["switch", "begin", "--name", "dependent"],
+        &["restore", "--name", "dependent"],
+        &["explain", "dependent"],
+    ] {
+        assert_eq!(count(arguments), Some(before - 1), "{arguments:?}");
+    }
     drop(swap);
     assert!(lacks_swap());
 }

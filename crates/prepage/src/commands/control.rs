@@ -6,6 +6,7 @@ use crate::api::*;
 use prepage_core::params::Mode;
 use prepage_engine::CorePolicy;
 use prepage_kernel::page::page_size;
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// From one look at how far a restore has come to the next.
@@ -23,9 +24,16 @@ pub fn track(context: &Context, target: &Target) -> Result<(), Failure> {
         } else {
             "already tracking"
         };
-        let missing = missing(reply.missing).trim_start();
-        format!("{verb} {} ({})\n{missing}", reply.app, reply.members)
+        with_missing(
+            format!("{verb} {} ({})", reply.app, reply.members),
+            reply.missing,
+        )
     })
+}
+
+/// What is said, and below it that so many things are missing, if any are.
+fn with_missing(said: String, count: u64) -> String {
+    said + "\n" + missing(count).trim_start()
 }
 
 /// `prepage untrack`
@@ -45,14 +53,15 @@ pub fn begin(context: &Context, target: Target) -> Result<(), Failure> {
     let reply: BeginReply = context.call("SwitchBegin", &BeginParameters { target, source })?;
     context.print(&reply, |reply| {
         let app = reply.app.as_deref().unwrap_or("the application");
-        match reply.began {
+        let said = match reply.began {
             true => format!("switch to {app} began"),
             false => {
                 format!(
                     "no switch to {app} began: the mode is off, one began a moment ago, or it is left alone (`prepage explain`)"
                 )
             }
-        }
+        };
+        with_missing(said, reply.missing)
     })
 }
 
@@ -65,9 +74,19 @@ pub fn end(context: &Context, target: &Target) -> Result<(), Failure> {
     })
 }
 
+/// A restore that is complete.
+#[derive(Serialize)]
+struct Restored {
+    #[serde(flatten)]
+    report: RestoreReportReply,
+    missing: u64,
+}
+
 /// `prepage restore`
 pub fn restore(context: &Context, target: &Target) -> Result<(), Failure> {
-    let RestoreReply { restore, .. } = context.call("Restore", target)?;
+    let RestoreReply {
+        restore, missing, ..
+    } = context.call("Restore", target)?;
     let mut said = Instant::now();
     let report = loop {
         let asked = RestoreParameters { restore };
@@ -82,20 +101,23 @@ pub fn restore(context: &Context, target: &Target) -> Result<(), Failure> {
         }
         std::thread::sleep(RESTORE_POLL);
     };
-    context.print(&report, |report| {
+    context.print(&Restored { report, missing }, |restored| {
         let RestoreReportReply {
             app,
             out_pages,
             back_pages,
             took_us,
-        } = report;
+        } = &restored.report;
         let mib = back_pages * page_size() / (1 << 20);
         let ms = took_us.unwrap_or_default() / 1_000;
         let rest = match out_pages.saturating_sub(*back_pages) {
             0 => String::new(),
             rest => format!("; {rest} stay out: memory or its limits leave no more, or they were given up meanwhile"),
         };
-        format!("brought back {back_pages} pages ({mib} MiB) of {app} in {ms} ms{rest}")
+        with_missing(
+            format!("brought back {back_pages} pages ({mib} MiB) of {app} in {ms} ms{rest}"),
+            restored.missing,
+        )
     })
 }
 

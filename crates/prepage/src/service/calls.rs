@@ -198,7 +198,7 @@ impl Service {
             members: self.tracking.members_text(&found.app),
             app: found.app.to_string(),
             new,
-            missing: self.missing().len() as u64,
+            missing: self.missing_count(),
         })
     }
 
@@ -425,6 +425,7 @@ impl Service {
                 app: None,
                 tracked: false,
                 began: false,
+                missing: 0,
             });
         };
         let began = self.begin(app.clone(), switched_to, source);
@@ -432,6 +433,10 @@ impl Service {
             tracked: true,
             began,
             app: Some(app.to_string()),
+            missing: match given.source {
+                Reporter::Explicit => self.missing_count(),
+                Reporter::Focus => 0,
+            },
         })
     }
 
@@ -464,6 +469,7 @@ impl Service {
         reply(RestoreReply {
             restore: begun.map_err(|error| failed(error.to_string()))?,
             app: app.to_string(),
+            missing: self.missing_count(),
         })
     }
 
@@ -637,7 +643,7 @@ impl Service {
             launches: launches.cloned().collect(),
             switches: switches.collect(),
             kept: Vec::new(),
-            missing: self.missing().len() as u64,
+            missing: self.missing_count(),
         })
     }
 }

@@ -35,7 +35,7 @@ impl Service {
         ExplainReply {
             tracked: self.tracking.contains(app),
             left_alone: self.machine.rest_left(app),
-            missing: self.missing().len() as u64,
+            missing: self.missing_count(),
             last: self.machine.records(app).skip(skipped).cloned().collect(),
             launch: ExplainedLaunch {
                 last: launches.cloned().collect(),

@@ -134,6 +134,10 @@ impl Service {
         swap.missing_line().into_iter().chain(lasting).collect()
     }
 
+    fn missing_count(&self) -> u64 {
+        self.missing().len() as u64
+    }
+
     fn see_given_up(&mut self) {
         let given_up = self.executor.threads_given_up();
         if given_up > self.threads_given_up {
