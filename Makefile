@@ -74,27 +74,27 @@ bench-fetch: setup-build build
 
 BENCH = scripts/as-root $(BIN)/prepage-eval
 
-## The canonical evaluation, by parts of at most an hour; each can be run by itself. A part that was interrupted goes on when
+## The canonical evaluation, by parts of 70 minutes at most; each can be run by itself. A part that was interrupted goes on when
 ## the same is said again; `rm -r target/bench` begins anew.
 BENCH_PARTS = reclaimed together together-800 together-onset observing pressure launch launch-emmc launch-figures peers idle \
     storage swap zram mthp policies report
 bench:
-	@echo "about ten hours, in these parts: $(BENCH_PARTS)"
+	@echo "about eleven hours, in these parts: $(BENCH_PARTS)"
 	$(MAKE) $(addprefix bench-,$(BENCH_PARTS))
 
-## Eight applications, each swapped out whole, in all modes of the paper's figures: about 35 minutes.
+## Eight applications, each swapped out whole, in all modes of the paper's figures: about 45 minutes.
 bench-reclaimed: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	@echo "about 35 minutes"
+	@echo "about 45 minutes"
 	$(BENCH) run --apps all --install --modes launch,resident,files_dropped,off,observe,anon,file,full --samples 12 --resume \
 	    --out target/bench/reclaimed.jsonl
 
-## Eight applications at once under one limit, about half of what they hold: about an hour.
+## Eight applications at once under one limit, about half of what they hold: about 70 minutes.
 bench-together: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	@echo "about an hour"
+	@echo "about 70 minutes"
 	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 10 --resume \
 	    --out target/bench/together.jsonl
 
@@ -198,15 +198,15 @@ bench-report: build
 results: bench-report
 	scripts/keep-results target/bench results
 
-## About ten minutes of it: four applications and three launches, few samples.
+## About a quarter of an hour of it: four applications and three launches, few samples.
 bench-quick: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench-quick
-	@echo "about ten minutes"
+	@echo "about a quarter of an hour"
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 --resume \
 	    --out target/bench-quick/reclaimed.jsonl
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 5 --warmup 3 \
-	    --limit-mib 400 --resume --out target/bench-quick/together.jsonl
+	    --stall-blocks 0 --limit-mib 400 --resume --out target/bench-quick/together.jsonl
 	$(BENCH) launch --programs python3,gcc,node --runs 4 --scenarios cold,warm,fast,detected --resume \
 	    --out target/bench-quick/launches.jsonl
 	$(BENCH) report target/bench-quick/*.jsonl --out target/bench-quick/report.html --markdown target/bench-quick/report.md

@@ -224,6 +224,10 @@ struct RunArguments {
     /// In the setting together: rounds of each mode through each sequence [default: 10].
     #[arg(long)]
     rounds: Option<u32>,
+    /// Further blocks of every mode, which are no samples: in these, the longest single fault and mapping call of the
+    /// application are measured [default: 4].
+    #[arg(long, value_name = "BLOCKS")]
+    stall_blocks: Option<u32>,
     /// The seed of every order and choice.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -370,6 +374,7 @@ impl RunArguments {
             samples: self.samples.unwrap_or(usual.samples),
             sequences: self.sequences.unwrap_or(usual.sequences),
             rounds: self.rounds.unwrap_or(usual.rounds),
+            stall_blocks: self.stall_blocks.unwrap_or(usual.stall_blocks),
             seed: self.seed,
             warmup: self.warmup.unwrap_or(usual.warmup),
             // A limit or competitor where the setting has none stays none.

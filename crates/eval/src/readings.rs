@@ -24,7 +24,7 @@ pub struct Recorder<R> {
 
 impl<R: Send + 'static> Recorder<R> {
     /// Takes the first reading at once, the others until it is ended, and the last one then, unless there are enough.
-    pub fn start(pace: Pace, read: impl Fn() -> R + Send + 'static) -> Self {
+    pub fn start(pace: Pace, mut read: impl FnMut() -> R + Send + 'static) -> Self {
         let next_ns = now_ns() + pace.interval_ns;
         let first = read();
         let (stop, stopped) = channel();
@@ -43,7 +43,7 @@ fn take<R>(
     pace: Pace,
     mut next_ns: u64,
     first: R,
-    read: impl Fn() -> R,
+    mut read: impl FnMut() -> R,
     stopped: &Receiver<()>,
 ) -> Vec<R> {
     let mut readings = vec![first];

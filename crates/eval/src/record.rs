@@ -3,6 +3,7 @@
 mod application;
 mod factors;
 mod file;
+mod longest;
 mod mode;
 mod resume;
 mod timeline;
@@ -11,9 +12,11 @@ use crate::apps::given::Given;
 use crate::processes::ByRole;
 use crate::reclaim::State;
 use crate::settle::{FrameRecord, answers, redraws};
+use crate::statistics::SAMPLES_MIN;
 pub use application::{Application, Footprint};
 pub use factors::Factors;
 pub use file::{Writer, first_kind, open, read, read_values};
+pub use longest::Longest;
 pub use mode::Mode;
 pub use resume::{Earlier, Resumable, check_out};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -33,6 +36,8 @@ pub enum Line {
     Sample(Box<Switch>),
     /// One switch during which prepage learned, before the samples.
     Warmup(Box<Switch>),
+    /// One switch that is no sample, in which the application's longest single waits were measured.
+    Stalls(Box<Switch>),
     /// A switch that was not measured or must not be used, with the reason.
     Discarded(Box<Discarded>),
     /// What all observed switches to an application showed together, after its samples.
@@ -87,6 +92,10 @@ pub struct Parameters {
     /// Together: rounds of each mode through each sequence.
     #[serde(default)]
     pub rounds: u32,
+    /// Further blocks, whose switches are no samples: in these, the application's longest single waits are measured. Records
+    /// from before they were lack it.
+    #[serde(default)]
+    pub stall_blocks: u32,
     /// The seed.
     pub seed: u64,
     /// Switches of each application before the samples.
@@ -154,6 +163,8 @@ impl Parameters {
             samples: if together { 0 } else { 15 },
             sequences: if together { 3 } else { 0 },
             rounds: if together { 10 } else { 0 },
+            // The fewest with an interval.
+            stall_blocks: SAMPLES_MIN as u32,
             seed: 1,
             warmup: if together { 6 } else { 10 },
             keeps_learning: true,
@@ -271,6 +282,9 @@ pub struct Switch {
     /// Use of processors and disk over time, where the run recorded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+    /// The application's longest single waits, where the run measured them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Longest>,
     /// Every frame.
     pub frames: Vec<FrameRecord>,
     /// What the user did in the application before.
@@ -334,6 +348,7 @@ pub(crate) mod tests {
             parameters: Parameters {
                 modes: modes.to_vec(),
                 samples: 2,
+                stall_blocks: 0,
                 seed: 7,
                 warmup: 0,
                 ..Parameters::of(Setting::Reclaimed)
@@ -369,6 +384,7 @@ pub(crate) mod tests {
             tiles: 1000,
             answer_tiles: 500,
             timeline: None,
+            longest: None,
             frames: vec![FrameRecord {
                 t_ns: t_settled_ns,
                 changed: 900,
@@ -402,6 +418,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_longest_waits_round_trip() {
+        let mut stalled = switch(3, Mode::Off, 418.0);
+        stalled.longest = Some(Longest {
+            fault_ns: 7_300_000,
+            faults: 27_000,
+            call_ns: Some(900_000),
+            call: Some("munmap".into()),
+            calls: 40,
+            lost: 0,
+        });
+        let line = Line::Stalls(Box::new(stalled));
+        let text = serde_json::to_string(&line).unwrap();
+        assert!(text.starts_with(r#"{"kind":"stalls","#), "{text}");
+        assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+    }
+
+    #[test]
     fn a_record_from_before_prepages_configuration_was_recorded_is_read() {
         let first = Line::Run(Box::new(run(&[Mode::Off])));
         let mut old = serde_json::to_value(&first).unwrap();
@@ -418,7 +451,7 @@ pub(crate) mod tests {
         let first = Line::Run(Box::new(run(&[Mode::Off])));
         let mut old = serde_json::to_value(&first).unwrap();
         let parameters = old["parameters"].as_object_mut().unwrap();
-        for name in ["apps", "sequences", "rounds", "factors"] {
+        for name in ["apps", "sequences", "rounds", "stall_blocks", "factors"] {
             assert!(parameters.remove(name).is_some());
         }
         parameters.insert("app".into(), "chromium".into());

@@ -54,6 +54,7 @@ pub mod reclaim;
 pub mod ring;
 pub mod sched;
 pub mod signals;
+pub mod spans;
 pub mod spawn;
 pub mod support;
 pub mod swaps;

@@ -42,6 +42,15 @@ pub struct Drained {
     pub full: u64,
 }
 
+impl std::ops::AddAssign for Drained {
+    fn add_assign(&mut self, other: Drained) {
+        self.samples += other.samples;
+        self.lost += other.lost;
+        self.malformed += other.malformed;
+        self.full += other.full;
+    }
+}
+
 /// No sample of a fault is longer.
 const FAULT_BYTES_MAX: usize = 256;
 /// No sample of a tracepoint is longer: one field may be a path of PATH_MAX bytes.
@@ -50,6 +59,7 @@ const TRACEPOINT_BYTES_MAX: usize = 4096 + 256;
 pub(crate) const TYPE_SOFTWARE: u32 = 1;
 pub(crate) const TYPE_TRACEPOINT: u32 = 2;
 const COUNT_SW_PAGE_FAULTS: u64 = 2;
+const COUNT_SW_PAGE_FAULTS_MIN: u64 = 5;
 const COUNT_SW_PAGE_FAULTS_MAJ: u64 = 6;
 const SAMPLE_TID: u64 = 1 << 1;
 pub(crate) const SAMPLE_TIME: u64 = 1 << 2;
@@ -404,8 +414,29 @@ impl Rings {
     }
 }
 
-/// Major faults of all processes, user mode and kernel mode: every time that somebody waited for a page. A helper's
-/// [`crate::process_vm::touch`] does not appear. About 1 us each.
+/// What of page faults is sampled. Those that one process causes in the memory of another never are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultEvent {
+    /// Any fault, before the kernel resolves it.
+    Begun,
+    /// One that waited for a device or for a lock, when it is resolved.
+    Major,
+    /// One that did not, when it is resolved.
+    Minor,
+}
+
+impl FaultEvent {
+    fn config(self) -> u64 {
+        match self {
+            FaultEvent::Begun => COUNT_SW_PAGE_FAULTS,
+            FaultEvent::Major => COUNT_SW_PAGE_FAULTS_MAJ,
+            FaultEvent::Minor => COUNT_SW_PAGE_FAULTS_MIN,
+        }
+    }
+}
+
+/// Page faults of all processes, user mode and kernel mode; as [`FaultRings::open`] makes them, the major ones: every time
+/// that somebody waited for a page. A helper's [`crate::process_vm::touch`] does not appear. About 1 us each.
 #[derive(Debug)]
 pub struct FaultRings(Rings);
 
@@ -419,12 +450,24 @@ impl FaultRings {
         period: NonZeroU64,
         wakeup: Wakeup,
     ) -> Result<FaultRings> {
+        FaultRings::open_for(&[FaultEvent::Major], cpus, ring_pages, period, wakeup)
+    }
+
+    /// As [`FaultRings::open`], of other events, which share a ring and are not told apart.
+    pub fn open_for(
+        events: &[FaultEvent],
+        cpus: &[usize],
+        ring_pages: usize,
+        period: NonZeroU64,
+        wakeup: Wakeup,
+    ) -> Result<FaultRings> {
         let sample_type = SAMPLE_TID | SAMPLE_TIME | SAMPLE_ADDR;
-        let event = Attributes {
+        let event = |event: &FaultEvent| Attributes {
             sample_period: period.get(),
-            ..Attributes::sampling(TYPE_SOFTWARE, COUNT_SW_PAGE_FAULTS_MAJ, sample_type, wakeup)
+            ..Attributes::sampling(TYPE_SOFTWARE, event.config(), sample_type, wakeup)
         };
-        Rings::open(&[event], cpus, ring_pages, FAULT_BYTES_MAX).map(FaultRings)
+        let events: Vec<Attributes> = events.iter().map(event).collect();
+        Rings::open(&events, cpus, ring_pages, FAULT_BYTES_MAX).map(FaultRings)
     }
 
     /// Starts sampling.

@@ -67,7 +67,7 @@ pub fn parse(bytes: &[u8], mut visit: impl FnMut(Record<'_>)) -> bool {
     true
 }
 
-/// A major fault.
+/// A page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSample {
     /// CLOCK_MONOTONIC, in ns.

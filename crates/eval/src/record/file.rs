@@ -76,7 +76,7 @@ fn name_application(lines: &mut [Line]) {
     };
     for line in switches {
         let slot = match line {
-            Line::Sample(switch) | Line::Warmup(switch) => &mut switch.slot,
+            Line::Sample(switch) | Line::Warmup(switch) | Line::Stalls(switch) => &mut switch.slot,
             Line::Discarded(discarded) => &mut discarded.slot,
             Line::Run(_) | Line::Application(_) => continue,
         };

@@ -3,11 +3,12 @@
 use super::Chapter;
 use crate::record::{Machine, Mode};
 use crate::study::Study;
+use crate::study::stalls::{LongestOf, Stalls};
 use crate::study::text::{Shown, cells, shown_or_not};
 
 /// What the paper shows, and whether these records have it: where not, how it is measured.
 pub fn inventory(chapters: &[Chapter]) -> Vec<Vec<String>> {
-    const SHOWN: [Shown<Chapter>; 10] = [
+    const SHOWN: [Shown<Chapter>; 12] = [
         (
             "Figure 1: by what is in memory before",
             |chapter| any(chapter, has_parts_in_memory),
@@ -62,6 +63,16 @@ pub fn inventory(chapters: &[Chapter]) -> Vec<Vec<String>> {
             },
             "--throttle emmc or ufs",
         ),
+        (
+            "The longest single fault of a switch",
+            |chapter| any(chapter, |study| has(study, |s| s.longest_fault_ms)),
+            "--stall-blocks 4, where the kernel lets perf sample faults",
+        ),
+        (
+            "The longest single mmap, munmap, mremap, mprotect or brk of a switch",
+            |chapter| any(chapter, |study| has(study, |s| s.longest_call_ms)),
+            "--stall-blocks 4, where the kernel has tracepoints of system calls (CONFIG_FTRACE_SYSCALLS)",
+        ),
     ];
     let mut rows = shown_or_not("ASAP", &SHOWN, chapters);
     for (what, why, can_show) in NOT_SHOWN {
@@ -80,6 +91,10 @@ fn any(chapter: &Chapter, has: fn(&Study) -> bool) -> bool {
     chapter.studies.apps.iter().any(has)
 }
 
+fn has(study: &Study, longest: fn(&Stalls) -> Option<LongestOf>) -> bool {
+    study.modes.iter().any(|row| longest(&row.stalls).is_some())
+}
+
 fn has_parts_in_memory(study: &Study) -> bool {
     let mut modes = study.modes.iter();
     study.launch_ms.is_some() || modes.any(|row| row.mode == Mode::FilesDropped)
@@ -92,7 +107,7 @@ fn has_swap(chapter: &Chapter, on: &str) -> bool {
 /// Whether a record, by its machine, can show something nevertheless.
 type CanShow = fn(&Machine) -> bool;
 /// What, why, and that.
-const NOT_SHOWN: [(&str, &str, CanShow); 7] = [
+const NOT_SHOWN: [(&str, &str, CanShow); 6] = [
     (
         "Seeks of a rotational disk",
         "the disk is a virtual one; that the kernel may call it rotational says nothing of how long its reads wait for a head",
@@ -133,11 +148,6 @@ const NOT_SHOWN: [(&str, &str, CanShow); 7] = [
         "desktop applications in an X server without a screen",
         |_| false,
     ),
-    (
-        "The longest single fault or mmap of a switch",
-        "the record has how long the application waited in all",
-        |_| false,
-    ),
 ];
 
 /// What a comparison of core policies says of the cores of its record; nothing where it has none.
@@ -155,8 +165,8 @@ pub fn of_cores(chapter: &Chapter) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Line;
     use crate::record::tests::{run, switch};
+    use crate::record::{Line, Longest};
     use crate::study::study_apps;
     use crate::study::switches::Switches;
 
@@ -199,12 +209,38 @@ mod tests {
             "F2FS",
             "MGLRU",
             "eMMC",
+            "longest single fault",
+            "longest single mmap",
         ] {
             let said = here(&chapters, what).unwrap_or_default();
             assert!(said.starts_with("not measured: "), "{what}: {said}");
         }
         let with_mglru = [chapter(&[Mode::Off], &[("mglru", "0x0007")])];
         assert_eq!(here(&with_mglru, "MGLRU"), None);
+    }
+
+    #[test]
+    fn the_longest_waits_that_were_measured_are_shown_and_calls_that_nobody_saw_are_not() {
+        let mut lines = vec![Line::Run(Box::new(run(&[Mode::Off])))];
+        for block in 0..4 {
+            let mut stalled = switch(block, Mode::Off, 400.0);
+            lines.push(Line::Sample(Box::new(stalled.clone())));
+            stalled.longest = Some(Longest {
+                fault_ns: 7_000_000,
+                ..Longest::default()
+            });
+            lines.push(Line::Stalls(Box::new(stalled)));
+        }
+        let switches = Switches::by_app(lines);
+        let chapters = [Chapter {
+            source: Default::default(),
+            studies: study_apps(&switches),
+            switches,
+        }];
+        let fault = here(&chapters, "longest single fault");
+        assert_eq!(fault.as_deref(), Some("shown above"));
+        let call = here(&chapters, "longest single mmap").unwrap_or_default();
+        assert!(call.contains("CONFIG_FTRACE_SYSCALLS"), "{call}");
     }
 
     #[test]

@@ -33,23 +33,22 @@ pub fn key_numbers(studies: &Studies) -> String {
     out + "</div>\n" + &losses.unwrap_or_default()
 }
 
-/// Every application against off, and all of them; nothing where there are not several.
+/// Every application against off, and all of them, where there are several; and how long they waited.
 pub fn tables(studies: &Studies) -> String {
-    match studies.overall.is_empty() {
+    let against_off = match studies.overall.is_empty() {
         true => String::new(),
         false => {
-            let stalls = table(&stalls::stall_rows(studies));
-            let note = match stalls.as_str() {
-                "" => String::new(),
-                _ => format!("<p>{}</p>\n", stalls::NOTE),
-            };
             let left_out = left_out(studies).map(|text| format!("<p>{}</p>\n", escape(&text)));
             table(&app_rows(studies))
                 + &table(&overall_rows(studies))
                 + &left_out.unwrap_or_default()
                 + &table(&sequences::sequence_rows(studies))
-                + &stalls
-                + &note
         }
-    }
+    };
+    let stalls = table(&stalls::stall_rows(studies));
+    let note = match stalls.as_str() {
+        "" => String::new(),
+        _ => format!("<p>{}</p>\n", stalls::NOTE),
+    };
+    against_off + &stalls + &note
 }

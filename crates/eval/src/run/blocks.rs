@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::random::Random;
 use crate::record::{self, Line, Mode, Parameters, Resumable, Setting, Slot};
 use crate::statistics::SAMPLES_MIN;
+use std::ops::Range;
 use std::path::Path;
 
 /// A slot, and which of the applications that run at once it is of.
@@ -42,7 +43,24 @@ fn slots(parameters: &Parameters, app: &str) -> Vec<Slot> {
         let modes = modes(parameters, block).into_iter().enumerate();
         modes.map(move |(order, mode)| slot(app, block, order, mode))
     };
-    (0..parameters.samples).flat_map(of_block).collect()
+    let blocks = (0..parameters.samples).chain(stall_blocks(parameters));
+    blocks.flat_map(of_block).collect()
+}
+
+/// The first of the blocks in which the longest single waits are measured.
+const FIRST_STALL_BLOCK: u32 = 1 << 15;
+
+/// The first of the blocks that are gone through for what prepage learns from them.
+const FIRST_SEEN_BLOCK: u32 = 1 << 16;
+
+/// The blocks in which the longest single waits are measured: of their own, since that makes each fault dearer.
+fn stall_blocks(parameters: &Parameters) -> Range<u32> {
+    FIRST_STALL_BLOCK..FIRST_STALL_BLOCK + parameters.stall_blocks
+}
+
+/// Whether a switch is there for its longest single waits, and is no sample.
+pub fn is_for_stalls(slot: &Slot) -> bool {
+    (FIRST_STALL_BLOCK..FIRST_SEEN_BLOCK).contains(&slot.block)
 }
 
 /// Launches of each application: the fewest that have an interval, since each takes some seconds.
@@ -80,14 +98,15 @@ fn sequences(parameters: &Parameters, apps: usize) -> Vec<Vec<usize>> {
 /// Every round of a run of applications together, in order: each goes through a sequence once, in one mode; a block has
 /// one round of each mode.
 fn through_sequences(parameters: &Parameters, apps: &[&str]) -> Vec<Round> {
+    let sequences = sequences(parameters, apps.len());
+    let each = |sequence| std::iter::repeat_n(sequence, parameters.rounds as usize);
+    let samples = (0..).zip(sequences.iter().flat_map(each));
+    let for_stalls = stall_blocks(parameters).zip(sequences.iter().cycle());
     let mut all = Vec::new();
-    for (number, sequence) in sequences(parameters, apps.len()).iter().enumerate() {
-        for round in 0..parameters.rounds {
-            let block = number as u32 * parameters.rounds + round;
-            for (order, mode) in modes(parameters, block).into_iter().enumerate() {
-                let turn = |&index: &usize| (index, slot(apps[index], block, order, mode));
-                all.push(sequence.iter().map(turn).collect());
-            }
+    for (block, sequence) in samples.chain(for_stalls) {
+        for (order, mode) in modes(parameters, block).into_iter().enumerate() {
+            let turn = |&index: &usize| (index, slot(apps[index], block, order, mode));
+            all.push(sequence.iter().map(turn).collect());
         }
     }
     all
@@ -110,13 +129,12 @@ pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Round>
 /// The round to be gone through after this one, which prepage did not see, for what it learns from it: helped, in another
 /// context than the samples of any block have. `None` where it saw the round, or is not to learn between samples.
 pub fn seen_round(parameters: &Parameters, unseen: &Round) -> Option<Round> {
-    const FIRST_BLOCK: u32 = 1 << 16;
     let is_unseen = unseen.iter().all(|(_, slot)| !slot.mode.needs_prepage());
     let has_prepage = parameters.modes.iter().any(|mode| mode.needs_prepage());
     (parameters.keeps_learning && has_prepage && is_unseen).then(|| {
         let mode = parameters.learning_mode();
         let seen = |(index, slot): &Turn| {
-            let block = FIRST_BLOCK + slot.block;
+            let block = FIRST_SEEN_BLOCK + slot.block;
             (
                 *index,
                 self::slot(&slot.app, block, slot.order as usize, mode),
@@ -144,14 +162,17 @@ impl Resumable for Line {
 
     fn admits(&self, parameters: &Parameters) -> bool {
         let Self::Run(run) = self else { return false };
-        let samples = parameters.samples;
-        let earlier = run.parameters.clone();
-        Parameters { samples, ..earlier } == *parameters
+        let asked = Parameters {
+            samples: parameters.samples,
+            stall_blocks: parameters.stall_blocks,
+            ..run.parameters.clone()
+        };
+        asked == *parameters
     }
 
     fn key(&self) -> Option<Key> {
         match self {
-            Self::Sample(switch) => Some(key(&switch.slot)),
+            Self::Sample(switch) | Self::Stalls(switch) => Some(key(&switch.slot)),
             _ => None,
         }
     }
@@ -254,14 +275,47 @@ mod tests {
     }
 
     #[test]
-    fn only_samples_count_as_done() {
+    fn blocks_for_stalls_follow_the_samples_and_are_none() {
+        let modes = [Mode::Off, Mode::Full];
+        for setting in [Setting::Reclaimed, Setting::Together] {
+            let parameters = Parameters {
+                stall_blocks: 4,
+                sequences: 3,
+                rounds: 2,
+                setting,
+                ..run(&modes).parameters
+            };
+            let all = rounds(&parameters, &["a", "b"]);
+            let without = Parameters {
+                stall_blocks: 0,
+                ..parameters.clone()
+            };
+            let is_for_stalls = |round: &Round| round.iter().all(|(_, slot)| is_for_stalls(slot));
+            let (further, samples): (Vec<Round>, Vec<Round>) =
+                all.iter().cloned().partition(is_for_stalls);
+            assert_eq!(samples, rounds(&without, &["a", "b"]));
+            let of_a = further.iter().flatten().filter(|(index, _)| *index == 0);
+            assert_eq!(of_a.count(), 4 * modes.len(), "{setting:?}");
+            let seen = all
+                .iter()
+                .filter_map(|round| seen_round(&parameters, round));
+            let seen: Vec<Round> = seen.collect();
+            assert_eq!(seen.len(), all.len() / 2);
+            assert!(!seen.iter().any(is_for_stalls), "they are to learn from");
+        }
+    }
+
+    #[test]
+    fn warmups_do_not_count_as_done() {
         let lines = [
             Line::Run(Box::new(run(&[Mode::Off]))),
             Line::Warmup(Box::new(switch(0, Mode::Full, 1.0))),
             Line::Sample(Box::new(switch(1, Mode::Off, 1.0))),
+            Line::Stalls(Box::new(switch(FIRST_STALL_BLOCK, Mode::Off, 1.0))),
         ];
         let done: Vec<Key> = lines.iter().filter_map(Line::key).collect();
-        assert_eq!(done, [("chromium".into(), 1, Mode::Off)]);
+        let key = |block| ("chromium".into(), block, Mode::Off);
+        assert_eq!(done, [key(1), key(FIRST_STALL_BLOCK)]);
     }
 
     #[test]
@@ -271,6 +325,7 @@ mod tests {
         let line = Line::Run(Box::new(first));
         let more = Parameters {
             samples: asked.samples + 1,
+            stall_blocks: asked.stall_blocks + 1,
             ..asked.clone()
         };
         assert!(line.admits(&asked) && line.admits(&more));
@@ -283,6 +338,7 @@ mod tests {
         let parameters = Parameters {
             sequences: 3,
             rounds: 10,
+            stall_blocks: 0,
             ..Parameters::of(Setting::Together)
         };
         let apps = ["a", "b", "c", "d"];

@@ -168,6 +168,7 @@ fn measure_one(
         tiles: launch.before.count(),
         answer_tiles: 0,
         timeline: None,
+        longest: None,
         frames,
         context: Vec::new(),
         state,

@@ -39,7 +39,7 @@ pub fn measure_all(
         let wanted = Wanted {
             attempts: attempts(parameters.setting, false),
             is_wanted: &|slot| !earlier.has(&blocks::key(slot)),
-            line: Line::Sample,
+            line: line(round),
             pictures: pictures.as_mut(),
         };
         measure_round(bench, apps, parameters, round, wanted, writer)?;
@@ -56,6 +56,14 @@ pub fn measure_all(
         writer.write(&Line::Application(Box::new(application)))?;
     }
     Ok(())
+}
+
+/// What the switches of a round are in the record.
+fn line(round: &Round) -> fn(Box<Switch>) -> Line {
+    match round.iter().all(|(_, slot)| blocks::is_for_stalls(slot)) {
+        true => Line::Stalls,
+        false => Line::Sample,
+    }
 }
 
 /// Goes through a round for what prepage learns from it.
@@ -217,8 +225,14 @@ fn show(switch: &Switch, took_s: f64) {
         (true, false) => "  no answer",
         (true, true) => "  never at rest",
     };
+    let longest = switch.longest.as_ref().map(|longest| {
+        let call = longest.call.as_deref().unwrap_or("call");
+        let (fault_ms, call_ms) = (ms(longest.fault_ns), ms(longest.call_ns.unwrap_or(0)));
+        format!("  longest fault {fault_ms:.1} ms, {call} {call_ms:.1} ms")
+    });
+    let longest = longest.unwrap_or_default();
     eprintln!(
-        "{:>12} {:>16} first {:6.1} ms  settled {:6.1} ms  faults {majflt:6}  frames {:3}  cpu {:4.0} ms  (cycle {took_s:.2} s: {} rounds {:.0} ms, looking {:.0} ms){why_capped}",
+        "{:>12} {:>16} first {:6.1} ms  settled {:6.1} ms  faults {majflt:6}  frames {:3}  cpu {:4.0} ms{longest}  (cycle {took_s:.2} s: {} rounds {:.0} ms, looking {:.0} ms){why_capped}",
         switch.slot.app,
         switch.slot.mode.word(),
         ms(switch.t_first_frame_ns),

@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod cycle;
 pub mod footprint;
 pub mod launches;
+pub mod longest;
 pub mod measure;
 pub mod observe;
 pub mod pressure;
@@ -64,6 +65,7 @@ impl Options {
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> Result<()> {
+    let options = &possible(options);
     if !rustix::process::geteuid().is_root() {
         return Err(Error::new(
             "run",
@@ -118,6 +120,15 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What can be measured here of what is asked for.
+fn possible(options: &Options) -> Options {
+    let mut options = options.clone();
+    if options.parameters.stall_blocks > 0 && !longest::is_possible() {
+        options.parameters.stall_blocks = 0;
+    }
+    options
 }
 
 /// What is to be measured of applications that run at once.

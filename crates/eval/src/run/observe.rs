@@ -1,9 +1,10 @@
 //! One observed switch: what was seen, and everything that is counted around it.
 
 use super::bench::{Bench, Running};
-use super::footprint;
+use super::longest::Spans;
 use super::timeline::{Instruments, PACE};
 use super::watch::{Watched, watch};
+use super::{blocks, footprint};
 use crate::attempts::STRANGERS_LOAD;
 use crate::circumstances::{load, system_and_strangers_since, system_counters};
 use crate::clock::process_cpu_us;
@@ -59,11 +60,13 @@ pub fn observe(
     } = prepared;
     let before = bench.screen.tiles()?;
     let counted = Counted::read(bench, running);
-    let is_timed = slot.block.is_multiple_of(TIMELINE_EVERY);
+    let for_stalls = blocks::is_for_stalls(slot);
+    let is_timed = slot.block.is_multiple_of(TIMELINE_EVERY) && !for_stalls;
     let recorder = is_timed.then(|| {
         let instruments = instruments(bench, running, &counted.app);
         Recorder::start(PACE, move || instruments.read())
     });
+    let spans = for_stalls.then(Spans::start).transpose()?;
     let seen = watch(
         bench,
         running,
@@ -73,7 +76,14 @@ pub fn observe(
         parameters.cap_ms,
     )?;
     let readings = recorder.map(Recorder::finish);
-    let difference = Counted::read(bench, running).since(&counted, bench, running);
+    let spans = spans.map(Spans::finish);
+    let after = Counted::read(bench, running);
+    let longest = spans.map(|seen_spans| {
+        let processes = counted.app.keys().chain(after.app.keys());
+        let pids = processes.map(|id| id.pid).collect();
+        seen_spans.longest(&pids, seen.t0_ns, seen.t0_ns + seen.t_end_ns)
+    });
+    let difference = after.since(&counted, bench, running);
     let settled = settle(&before, &seen.frames);
     if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
         bench.check_window(running)?;
@@ -101,6 +111,7 @@ pub fn observe(
         tiles: before.count(),
         answer_tiles,
         timeline: readings.map(|readings| Timeline::of(&readings, seen.t0_ns, t_settled_ns)),
+        longest,
         frames: settled.frames,
         context,
         state,

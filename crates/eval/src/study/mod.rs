@@ -80,6 +80,8 @@ pub struct Study {
     pub unanswered: usize,
     /// And those whose picture answered it and did not come to rest.
     pub restless: usize,
+    /// Switches whose longest single waits may have been longer than was seen.
+    pub incomplete_stalls: usize,
 }
 
 /// One mode. A number without a confidence interval is not there.
@@ -212,5 +214,6 @@ pub fn study_switches(switches: &Switches) -> Study {
         discarded: switches.discarded.clone(),
         unanswered: capped.iter().filter(|s| !s.is_answered()).count(),
         restless: capped.iter().filter(|s| s.is_answered()).count(),
+        incomplete_stalls: stalls::incomplete(switches),
     }
 }

@@ -13,6 +13,8 @@ pub struct Switches {
     pub app: String,
     /// In the order in which they were measured.
     pub samples: Vec<Switch>,
+    /// Those in which its longest single waits were measured, which are no samples.
+    pub stalls: Vec<Switch>,
     /// Its cold launches, which are paired with no switch.
     pub launches: Vec<Switch>,
     /// How many switches prepage learned from before the first sample.
@@ -39,7 +41,9 @@ impl Switches {
         let mut found: Vec<Self> = Vec::new();
         for line in lines {
             let app = match &line {
-                Line::Sample(switch) | Line::Warmup(switch) => &switch.slot.app,
+                Line::Sample(switch) | Line::Warmup(switch) | Line::Stalls(switch) => {
+                    &switch.slot.app
+                }
                 Line::Discarded(discarded) => &discarded.slot.app,
                 Line::Application(application) => &application.app,
                 Line::Run(_) => continue,
@@ -61,6 +65,7 @@ impl Switches {
             run: run.clone(),
             app: app.to_owned(),
             samples: Vec::new(),
+            stalls: Vec::new(),
             launches: Vec::new(),
             warmups: 0,
             warmups_between: 0,
@@ -84,7 +89,10 @@ impl Switches {
                 self.launches.push(*launch);
             }
             Line::Sample(switch) => self.samples.push(*switch),
-            Line::Warmup(_) if self.samples.is_empty() => self.warmups += 1,
+            Line::Stalls(switch) => self.stalls.push(*switch),
+            Line::Warmup(_) if self.samples.is_empty() && self.stalls.is_empty() => {
+                self.warmups += 1
+            }
             Line::Warmup(_) => self.warmups_between += 1,
             // Two readings of one cause differ in their numbers only.
             Line::Discarded(d) => {

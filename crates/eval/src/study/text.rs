@@ -440,7 +440,8 @@ pub fn cost_rows(study: &Study) -> Vec<Vec<String>> {
     rows
 }
 
-/// In words: what watching and helping cost where nothing has to be fetched, and how many switches had no end.
+/// In words: what watching and helping cost where nothing has to be fetched, how many switches had no end, and of how many
+/// the longest waits may be missing.
 pub fn remarks(study: &Study) -> Vec<String> {
     let costs = [("observe", study.watching_ms), ("full", study.needless_ms)];
     let line = |(mode, cost): (&str, Option<Estimate>)| {
@@ -462,6 +463,12 @@ pub fn remarks(study: &Study) -> Vec<String> {
     for (count, what) in capped.into_iter().filter(|&(count, _)| count > 0) {
         lines.push(format!(
             "{count} of {samples} switches count as {cap_s} s, since their picture {what}"
+        ));
+    }
+    if study.incomplete_stalls > 0 {
+        lines.push(format!(
+            "in {} switches events are missing: the longest fault or mmap may have been longer",
+            study.incomplete_stalls
         ));
     }
     lines

@@ -4,6 +4,7 @@ use prepage_kernel::filemap::{Filemap, FilemapEvent, FilemapKind};
 use prepage_kernel::perf::{Drained, FaultRings, TracepointRings, Wakeup, paranoid};
 use prepage_kernel::process::own_pid;
 use prepage_kernel::ring::{FaultSample, PAGE_FAULT};
+use prepage_kernel::spans::{MapCall, Mark, Span, SpanKind, SpanRings, pair};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually, is_readable};
@@ -334,6 +335,91 @@ fn a_page_fault_comes_before_what_it_maps() {
         assert_eq!(order.first(), Some(&PAGE_FAULT));
         order == [PAGE_FAULT, filemap.event_ids()[0]]
     });
+}
+
+/// What these threads or processes do while it is done, by both its ends.
+fn spans_while(pid: i32, work: impl FnOnce()) -> Vec<Span> {
+    let cpus = sched::online_cpus().expect("CPUs");
+    let mut rings = SpanRings::open(&cpus, 256).expect("these tests need system-wide perf events");
+    assert!(
+        rings.why_no_calls().is_none(),
+        "this test needs CONFIG_FTRACE_SYSCALLS: {:?}",
+        rings.why_no_calls()
+    );
+    rings.enable().expect("enable");
+    work();
+    rings.disable().expect("disable");
+    let mut marks: Vec<Mark> = Vec::new();
+    let drained = rings.drain(|mark| marks.push(mark));
+    assert_eq!((drained.lost, drained.malformed), (0, 0));
+    marks.retain(|mark| mark.pid == pid);
+    pair(&mut marks)
+}
+
+#[test]
+fn a_fault_that_is_held_up_takes_as_long_as_it_is() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(16);
+    let held = child.map("untouched", 2);
+    child.tell_at("monitor", held.clone());
+    child.swap_out();
+    let before = clock::monotonic_ns();
+    let spans = spans_while(child.pid(), || {
+        child.tell("read", 3);
+        child.tell_at("hold", [held.start]);
+    });
+    let took_ns = clock::monotonic_ns() - before;
+    let fault = |page: u64| {
+        let is_it = |span: &&Span| matches!(span.kind, SpanKind::Fault { address } if page::page_of(address) == page);
+        let mut of_page = spans.iter().filter(is_it);
+        let fault = of_page.next().expect("its fault is seen");
+        assert_eq!(of_page.next(), None, "once");
+        fault.len_ns()
+    };
+    let (swapped_in_ns, held_ns) = (fault(child.page(3)), fault(held.start));
+    assert!((25_000_000..took_ns).contains(&held_ns), "{held_ns} ns");
+    assert!(
+        (1..held_ns).contains(&swapped_in_ns),
+        "{swapped_in_ns} ns, while {held_ns} were waited"
+    );
+    let faults = spans.iter().map(|span| (span.len_ns(), span.kind));
+    let longest = faults.max_by_key(|(len_ns, _)| *len_ns).expect("faults");
+    assert_eq!(longest.0, held_ns, "{longest:?}");
+}
+
+#[test]
+fn a_call_takes_as_long_as_its_caller_waits() {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    const LEN: usize = 64 << 20;
+    let _machine = Machine::lock();
+    let mut waited_ns = Vec::new();
+    let mut timed = |work: &mut dyn FnMut()| {
+        let begin = clock::monotonic_ns();
+        work();
+        waited_ns.push(clock::monotonic_ns() - begin);
+    };
+    let spans = spans_while(own_pid(), || {
+        let mut base = std::ptr::null_mut();
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        timed(&mut || {
+            // SAFETY: a new mapping at an address of the kernel's choice, to which nothing refers.
+            base = unsafe { mmap_anonymous(base, LEN, ProtFlags::READ | ProtFlags::WRITE, flags) }
+                .expect("mmap");
+        });
+        // SAFETY: the mapping just made.
+        timed(&mut || unsafe { munmap(base, LEN).expect("munmap") });
+    });
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    for (call, waited_ns) in [MapCall::Mmap, MapCall::Munmap].into_iter().zip(waited_ns) {
+        let is_it = |span: &&Span| span.tid == own && span.kind == SpanKind::Call(call);
+        let lens = spans.iter().filter(is_it).map(Span::len_ns);
+        let longest_ns = lens.max().unwrap_or_default();
+        assert!(
+            longest_ns <= waited_ns && longest_ns > waited_ns / 2,
+            "{}: {longest_ns} ns of {waited_ns}",
+            call.name()
+        );
+    }
 }
 
 /// Reads a byte of a page through a mapping, and returns the address that it had.

@@ -41,6 +41,7 @@ fn obey(action: &str, object: &str) -> String {
         "monitor" => userfault::monitor(&addresses(object)),
         "mark" => userfault::mark(&addresses(object)),
         "answer" => userfault::answer(&addresses(object)),
+        "hold" => userfault::hold(&addresses(object)),
         "trap" => trap(&addresses(object)),
         _ => addresses(object).into_iter().for_each(|a| act(action, a)),
     }

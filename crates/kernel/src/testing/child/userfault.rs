@@ -4,6 +4,7 @@ use super::role::contents;
 use crate::page::page_size;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The monitor's descriptor, for the life of the child.
 static MONITOR: OnceLock<OwnedFd> = OnceLock::new();
@@ -74,6 +75,23 @@ pub(super) fn mark(pages: &[*mut u8]) {
     for &page in pages {
         let argument = [page as u64, page_size(), WRITEPROTECT_MODE_WP];
         ask(fd, UFFDIO_WRITEPROTECT, argument, "UFFDIO_WRITEPROTECT");
+    }
+}
+
+/// How long [`hold`] lets a fault wait at least.
+const HOLD: Duration = Duration::from_millis(30);
+
+/// Has a thread of its own read each of these monitored pages, and lets each of its faults wait.
+pub(super) fn hold(pages: &[*mut u8]) {
+    for &page in pages {
+        let address = page as usize;
+        let reader = std::thread::spawn(move || {
+            // SAFETY: a page that this child mapped and holds no references to; its monitor fills it.
+            unsafe { std::ptr::read_volatile(address as *const u8) }
+        });
+        std::thread::sleep(HOLD);
+        answer(&[page]);
+        reader.join().expect("the reader");
     }
 }
 
