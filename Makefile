@@ -12,8 +12,10 @@ export CARGO_TARGET_DIR ?= target
 BIN = $(CARGO_TARGET_DIR)/release
 EXTENSION = $(PREFIX)/share/gnome-shell/extensions/prepage@prepage.org
 
-.PHONY: demo test test-report lint build install install-extension uninstall bench bench-reclaimed bench-together bench-launch bench-launch-figures bench-peers bench-idle bench-report bench-quick \
-    bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build setup-test setup-demo clean
+.PHONY: demo test test-report lint build install install-extension uninstall bench bench-reclaimed bench-together bench-together-800 \
+    bench-together-onset bench-observing bench-pressure bench-launch bench-launch-emmc bench-launch-figures bench-peers bench-idle \
+    bench-report bench-quick bench-fetch bench-policies bench-storage bench-swap bench-zram bench-mthp results setup-build \
+    setup-test setup-demo clean
 
 ## Launches and switches to a real application, without and with prepage: a table and a report.
 demo: setup-demo build
@@ -198,13 +200,13 @@ bench-report: build
 results: bench-report
 	scripts/keep-results target/bench results
 
-## About a quarter of an hour of it: four applications and three launches, few samples.
+## About ten minutes of it: four applications and three launches, few samples.
 bench-quick: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench-quick
-	@echo "about a quarter of an hour"
-	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 --resume \
-	    --out target/bench-quick/reclaimed.jsonl
+	@echo "about ten minutes"
+	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 \
+	    --stall-blocks 0 --resume --out target/bench-quick/reclaimed.jsonl
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 5 --warmup 3 \
 	    --stall-blocks 0 --limit-mib 400 --resume --out target/bench-quick/together.jsonl
 	$(BENCH) launch --programs python3,gcc,node --runs 4 --scenarios cold,warm,fast,detected --resume \

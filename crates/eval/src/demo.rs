@@ -54,8 +54,9 @@ pub fn demo(options: &DemoOptions) -> Result<()> {
             modes,
             samples,
             warmup,
-            // It would take half as long again, and ten minutes are what a person waits.
+            // Both would take half as long again, and ten minutes are what a person waits.
             keeps_learning: false,
+            stall_blocks: 0,
             seed: options.seed,
             ..Parameters::of(setting)
         };
