@@ -137,7 +137,8 @@ fn what_a_recording_has_no_room_for_is_counted() {
     let record = records.find(is_recorded).expect("no launch was recorded");
     let left_out = record["files_left_out"].as_u64().expect("counted");
     assert!(left_out > 900, "{record}");
-    let explained = said(&["explain", "dash"], &store);
+    let app = record["app"].as_str().expect("an id");
+    let explained = said(&["explain", app], &store);
     assert!(
         explained.contains(&format!("left out: {left_out} files")),
         "{explained}"
