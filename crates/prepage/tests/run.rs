@@ -441,6 +441,7 @@ fn what_cannot_be_run_is_refused_as_a_shell_does() {
     assert!(made.expect("this test needs mkfifo").success());
     for (command, status, said) in [
         ("no-such-command-anywhere", 127, "command not found"),
+        ("", 127, "'': command not found"),
         ("/no/such/file", 127, "No such file"),
         (&plain, 126, "Permission denied"),
         ("/tmp", 126, "Is a directory"),

@@ -189,7 +189,7 @@ pub fn run(socket: &Path, mut arguments: RunArguments, found: Option<Found>) -> 
             let name = command.into_iter().next().unwrap_or_default();
             complain(format_args!(
                 "{}: no such program to fetch for",
-                name.display()
+                words::shown(&name)
             ));
             return ExitCode::from(127);
         }

@@ -9,6 +9,7 @@ use crate::launch::record::DecisionRecord;
 use prepage_core::identity::AppId;
 use prepage_core::launch::manager::{LaunchState, Learned, Phase};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,9 +20,17 @@ const NOT_FOUND: u8 = 127;
 /// Exit status: it cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 
+/// A program's name as it is said: one that is empty would not be seen.
+pub fn shown(program: &OsStr) -> Cow<'_, str> {
+    match program.is_empty() {
+        true => "''".into(),
+        false => program.to_string_lossy(),
+    }
+}
+
 /// The exit status and what to say.
 pub fn refusal(program: &OsStr, error: &prepage_kernel::Error) -> (u8, String) {
-    let name = program.to_string_lossy();
+    let name = shown(program);
     let is_path = program.as_bytes().contains(&b'/');
     let path = Path::new(program);
     let code = error.errno().map(rustix::io::Errno::from_raw_os_error);
