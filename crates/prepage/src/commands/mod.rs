@@ -233,7 +233,9 @@ launch.t_idle_ms, which are not counted; timeout, launch.t_timeout_ms; read,
 pages that the device read for it; complete ms, when the prefetch was; missed,
 requests that the sequence does not hold.
 The service keeps these since its start. Without it, what a store keeps of all
-launches together is shown; `prepage run --report` writes what each did.
+launches together is shown: helped and held out are the median times of cold
+launches alone, and how many these were; `prepage run --report` writes what each
+launch did.
 
 Examples:
   prepage stats
