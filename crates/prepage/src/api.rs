@@ -311,6 +311,9 @@ pub struct TrackReply {
     pub members: String,
     /// Whether it was not tracked before.
     pub new: bool,
+    /// What its processes were tracked as until now, of which nothing else runs: that is tracked no longer.
+    #[serde(default)]
+    pub given_up: Vec<String>,
     /// How many things are missing on this machine, which `Status` names.
     #[serde(default)]
     pub missing: u64,

@@ -107,12 +107,13 @@ fn a_given_name_replaces_the_found_one() {
     let apps = TempDir::new();
     let app = application(&apps, "thing");
     let pid = app.pid().to_string();
-    service.call(&["track", "--pid", &pid]);
-    assert!(
-        service
-            .call(&["track", "--pid", &pid, "--name", "mine"])
-            .contains("named:mine@")
-    );
+    let found = service.json(&["track", "--pid", &pid]);
+    assert_eq!(found["given_up"], serde_json::json!([]));
+    let said = service.call(&["track", "--pid", &pid, "--name", "mine"]);
+    assert!(said.contains("named:mine@"), "{said}");
+    let given_up = found["app"].as_str().expect("an id");
+    let line = format!("it was tracked as {given_up}, which is given up\n");
+    assert!(said.contains(&line), "{said}");
     let apps = service.json(&["status"])["apps"]
         .as_array()
         .expect("a list")

@@ -24,10 +24,11 @@ pub fn track(context: &Context, target: &Target) -> Result<(), Failure> {
         } else {
             "already tracking"
         };
-        with_missing(
-            format!("{verb} {} ({})", reply.app, reply.members),
-            reply.missing,
-        )
+        let mut said = format!("{verb} {} ({})", reply.app, reply.members);
+        for other in &reply.given_up {
+            said += &format!("\nit was tracked as {other}, which is given up");
+        }
+        with_missing(said, reply.missing)
     })
 }
 

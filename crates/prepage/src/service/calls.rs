@@ -186,11 +186,13 @@ impl Service {
             return Err(ApiError::Failed { reason });
         }
         // Two names for the same processes would learn the same twice: the last name given is theirs.
+        let mut given_up = Vec::new();
         for copy in &found.copies {
             let other = self.tracking.app_of(&copy.members).cloned();
             if let Some(other) = other.filter(|other| *other != found.app) {
                 require_owner(caller, &other)?;
                 self.give_up_copy(&other, &copy.members);
+                given_up.extend((!self.tracking.contains(&other)).then(|| other.to_string()));
             }
         }
         let new = self.track(&found.app, found.copies, found.how);
@@ -198,6 +200,7 @@ impl Service {
             members: self.tracking.members_text(&found.app),
             app: found.app.to_string(),
             new,
+            given_up,
             missing: self.missing_count(),
         })
     }
