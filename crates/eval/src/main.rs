@@ -584,6 +584,23 @@ impl Studied {
         })
     }
 
+    /// The study of a record that somebody asks about.
+    fn of_samples(path: &Path) -> error::Result<Self> {
+        let studied = Self::of(path)?;
+        let is_empty = match &studied {
+            Self::Switches(studies) => studies.is_empty(),
+            Self::Launches(study) => study.is_empty(),
+            Self::Idle(study) => study.is_empty(),
+        };
+        match is_empty {
+            true => {
+                let cause = "it holds no samples yet: its run can go on with --resume";
+                Err(error::Error::new("study", path.display(), cause))
+            }
+            false => Ok(studied),
+        }
+    }
+
     /// Whether launches were measured, and every one was discarded.
     fn is_in_vain(&self) -> bool {
         match self {
@@ -621,7 +638,7 @@ fn print_run(record: &Path) -> error::Result<()> {
 fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
     let studies = records
         .iter()
-        .map(|path| Studied::of(path))
+        .map(|path| Studied::of_samples(path))
         .collect::<error::Result<Vec<_>>>()?;
     if json {
         let text = serde_json::to_string_pretty(&studies).context("encode", "study")?;

@@ -1,10 +1,15 @@
 //! The records that are kept.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn results() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results")
+}
 
 #[test]
 fn what_is_said_to_be_kept_is_there() {
-    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
+    let results = results();
     let text = std::fs::read_to_string(results.join("README.md")).expect("read");
     let words = text.split(|c: char| c.is_whitespace() || "`,()".contains(c));
     let records: Vec<&str> = words
@@ -44,4 +49,58 @@ fn every_record_is_made_by_a_part_of_make_bench() {
         })
         .collect();
     assert!(made_by_none.is_empty(), "{made_by_none:#?}");
+}
+
+/// What the study of the first lines of a kept record prints, what it complains of, and its exit status.
+fn study_of_first(lines: usize, record: &str) -> (String, String, Option<i32>) {
+    let name = format!("prepage-begun-{}-{record}", std::process::id());
+    let begun = std::env::temp_dir().join(name.trim_end_matches(".gz"));
+    let mut unpacked = Command::new("zcat")
+        .arg(results().join(record))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test needs zcat");
+    let first = Command::new("head")
+        .arg(format!("-n{lines}"))
+        .stdin(unpacked.stdout.take().expect("piped"))
+        .output()
+        .expect("this test needs head");
+    unpacked.wait().expect("ended");
+    std::fs::write(&begun, &first.stdout).expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_prepage-eval"))
+        .arg("study")
+        .arg(&begun)
+        .output()
+        .expect("run prepage-eval");
+    std::fs::remove_file(begun).expect("removed");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        text(&output.stdout),
+        text(&output.stderr),
+        output.status.code(),
+    )
+}
+
+#[test]
+fn a_record_without_samples_is_told_and_not_studied() {
+    for record in [
+        "launches.jsonl.gz",
+        "idle-zram.jsonl.gz",
+        "together.jsonl.gz",
+    ] {
+        let (shown, said, status) = study_of_first(1, record);
+        assert_eq!((&*shown, status), ("", Some(1)), "{record}");
+        assert!(
+            said.contains(record.trim_end_matches(".gz"))
+                && said.contains("no samples yet")
+                && said.contains("--resume"),
+            "{record}: {said}"
+        );
+        let (shown, said, status) = study_of_first(300, record);
+        assert_eq!(
+            (status, shown.is_empty()),
+            (Some(0), false),
+            "{record}: {said}"
+        );
+    }
 }

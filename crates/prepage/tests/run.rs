@@ -403,7 +403,8 @@ fn what_a_wrapper_runs_is_the_application() {
         assert_eq!(reported_app(&directory, &words), app, "{wrapper}");
     }
     for shell in [&["sh", "-c"][..], &["bash", "-ec"], &["script", "-qc"]] {
-        let words = [shell, &["LANG=C exec perl -e '1;' </dev/null"]].concat();
+        // What follows the code is where script(1) writes to, and the name of a shell.
+        let words = [shell, &["LANG=C exec perl -e '1;' </dev/null", "/dev/null"]].concat();
         let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
         assert_eq!(reported_app(&directory, &words), app, "{shell:?}");
     }

@@ -26,6 +26,13 @@ pub struct IdleStudy {
     pub discarded: BTreeMap<String, usize>,
 }
 
+impl IdleStudy {
+    /// Whether it is of a record without wake-ups, but those that were learned from.
+    pub fn is_empty(&self) -> bool {
+        self.discarded.is_empty() && self.services.iter().all(|service| service.modes.is_empty())
+    }
+}
+
 /// One service.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServiceRow {

@@ -34,6 +34,11 @@ pub struct LaunchStudy {
 }
 
 impl LaunchStudy {
+    /// Whether it is of a record without launches, but those that it was learned from.
+    pub fn is_empty(&self) -> bool {
+        self.programs.is_empty() && self.simultaneous.is_empty() && self.discarded.is_empty()
+    }
+
     /// How many samples there are of each program and scenario.
     pub fn sample_counts(&self) -> impl Iterator<Item = usize> {
         let rows = self.programs.iter().flat_map(|program| &program.scenarios);

@@ -45,6 +45,17 @@ pub struct Studies {
     pub beside: Vec<Beside>,
 }
 
+impl Studies {
+    /// Whether it is of a record without switches.
+    pub fn is_empty(&self) -> bool {
+        let is_without = |study: &Study| {
+            let is_measured = study.modes.iter().any(|mode| mode.samples > 0);
+            !is_measured && study.discarded.is_empty() && study.footprint.is_none()
+        };
+        self.apps.iter().all(is_without)
+    }
+}
+
 /// Everything that one record says of one application.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
