@@ -341,11 +341,12 @@ fn a_command_is_found_as_its_caller_would_find_it() {
 }
 
 #[test]
-fn what_runs_as_another_user_has_a_home_of_its_own() {
+fn what_runs_as_another_user_has_directories_of_its_own() {
     let stage = Stage::new("as-nobody", Phase::Prefetch);
     let arguments = "--scenarios cold,fast --runs 1 --user nobody".split(' ');
     let arguments: Vec<&str> = arguments.collect();
-    let looks = "test $(id -un) = nobody && touch $HOME/.config/new";
+    let looks = "test $(id -un) = nobody && touch $HOME/.config/new && touch $(mktemp -d -p $TMPDIR)/left \
+                 && test ${TMPDIR#/var/tmp/prepage-eval-} != $TMPDIR";
     let (_, said) = stage.try_launch(&arguments, &["sh", "-c", looks]);
     let lines = stage.read();
     let given = &lines[0]["parameters"]["given"];

@@ -18,11 +18,11 @@ use std::process::{Child, Command, Stdio};
 /// Directories of one run.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// On a disk: home directory, application profiles, content.
+    /// On a disk: home directory, temporary files, application profiles, content.
     pub disk: PathBuf,
     /// In memory: framebuffer, runtime directory, copies of prepage's own binaries.
     pub memory: PathBuf,
-    /// Whose the home directories and the runtime directory are, where they are not root's.
+    /// Whose the directories of the applications are, where they are not root's.
     pub user: Option<User>,
 }
 
@@ -30,6 +30,11 @@ impl Places {
     /// The home directory that the applications see.
     pub fn home(&self) -> PathBuf {
         self.disk.join("home")
+    }
+
+    /// Where the applications put temporary files, some of which they leave behind.
+    pub fn temporary(&self) -> PathBuf {
+        self.disk.join("tmp")
     }
 
     /// The runtime directory that the applications see.
@@ -44,7 +49,7 @@ impl Places {
 
     /// Makes all of them.
     pub fn make(&self) -> Result<()> {
-        for directory in [self.runtime(), self.framebuffer()] {
+        for directory in [self.runtime(), self.framebuffer(), self.temporary()] {
             fs::create_dir_all(&directory).context("make", directory.display())?;
         }
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700))
@@ -52,7 +57,7 @@ impl Places {
         self.make_home(&self.home())
     }
 
-    /// Gives the home directories and the runtime directory to a user, where one is named; those that are made later, too.
+    /// Gives the directories of the applications to a user, where one is named; homes that are made later, too.
     ///
     /// # Errors
     /// Where there is no such user, or root may not.
@@ -60,8 +65,19 @@ impl Places {
         self.user = user.map(User::find).transpose()?;
         self.user.map_or(Ok(()), |user| {
             user.own(&self.runtime())?;
+            user.own(&self.temporary())?;
             user.own(&self.home())
         })
+    }
+
+    /// The environment in which the applications run, as far as it is not the session's.
+    pub fn environment(&self) -> Vec<(String, OsString)> {
+        vec![
+            ("HOME".into(), self.home().into()),
+            ("TMPDIR".into(), self.temporary().into()),
+            ("PATH".into(), PATH.into()),
+            ("LANG".into(), "C.UTF-8".into()),
+        ]
     }
 
     /// Makes a home directory for applications: no carets that blink and no animations, since a picture that is to settle has to
@@ -155,15 +171,14 @@ impl Session {
 
     /// The environment in which this session's programs run; nothing of the caller's desktop gets through.
     pub fn environment(&self, places: &Places) -> Vec<(String, OsString)> {
-        vec![
+        let mut environment = places.environment();
+        environment.extend([
             ("DISPLAY".into(), self.display.clone().into()),
-            ("HOME".into(), places.home().into()),
             ("XDG_RUNTIME_DIR".into(), places.runtime().into()),
-            ("PATH".into(), PATH.into()),
-            ("LANG".into(), "C.UTF-8".into()),
             ("NO_AT_BRIDGE".into(), "1".into()),
             ("GTK_THEME".into(), "Adwaita".into()),
-        ]
+        ]);
+        environment
     }
 }
 

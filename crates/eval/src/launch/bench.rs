@@ -17,7 +17,6 @@ use crate::error::Result;
 use crate::ground::Ground;
 use crate::group::{self, Group};
 use crate::log::log_path;
-use crate::packages::PATH;
 use crate::restore::Restorer;
 use crate::throttle::Throttle;
 use prepage_core::identity::AppId;
@@ -122,11 +121,7 @@ impl Bench {
     fn environment(&self, program: &Prepared) -> Vec<(String, OsString)> {
         let mut environment = match &self.session {
             Some(session) if program.window.is_some() => session.environment(&self.ground.places),
-            _ => vec![
-                ("HOME".into(), self.ground.places.home().into()),
-                ("PATH".into(), PATH.into()),
-                ("LANG".into(), "C.UTF-8".into()),
-            ],
+            _ => self.ground.places.environment(),
         };
         let own = program.environment.iter();
         environment.extend(own.map(|&(name, value)| (name.to_owned(), value.into())));
