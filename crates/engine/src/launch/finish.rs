@@ -150,13 +150,13 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
         }
         Source::Insertions => seen.added,
     };
-    let (mut named, mut unresolved_pages) = (Vec::new(), 0);
-    for access in first_accesses(accesses) {
+    let (mut named, mut unnamed) = (Vec::new(), Vec::new());
+    for access in accesses {
         let Some((index, size_pages)) = files.indices[access.file as usize] else {
-            unresolved_pages += access.extent.len;
+            unnamed.push(access);
             continue;
         };
-        // A mapping's last window reaches beyond the file.
+        // A mapping's last window reaches beyond the file, as does a read with room for more: neither counts for a bound.
         let extent = Extent::between(access.extent.start, access.extent.end().min(size_pages));
         if !extent.is_empty() {
             named.push(Access {
@@ -166,7 +166,9 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
             });
         }
     }
-    let accesses = without_missing(named, &files, &inserted, place);
+    let unnamed = first_accesses(unnamed).into_iter();
+    let unresolved_pages = unnamed.map(|access| access.extent.len).sum();
+    let accesses = without_missing(first_accesses(named), &files, &inserted, place);
     let mut recording = Recording {
         source: seen.source,
         files: files.list,
