@@ -4,11 +4,16 @@ mod common;
 
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use prepage_core::identity::{AppId, AppKind};
-use prepage_engine::store::{Next, single};
+use prepage_engine::store::{Next, PROFILE_BYTES_MAX, single};
+use prepage_kernel::cachestat::cachestat;
+use prepage_kernel::page::page_size;
 use prepage_kernel::process;
+use prepage_kernel::readahead::fadvise_dontneed;
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -975,6 +980,63 @@ fn launch_until_seen(service: &Service, number: usize, launch: impl Fn()) {
         }
         service.launches().len() >= number
     });
+}
+
+/// Whether the only page of a file is in memory.
+fn is_cached(path: &Path) -> bool {
+    let file = std::fs::File::open(path).expect("open");
+    let stat = cachestat(file.as_fd(), 0, page_size());
+    stat.expect("this test needs cachestat (6.5)").cached == 1
+}
+
+/// Its profile takes 1.0 MB, of the 4 MiB that one may.
+#[test]
+fn a_launch_of_ten_thousand_files_is_learned_and_fetched_whole() {
+    const FILES: usize = 10_000;
+    // Rings that hold a whole launch: a debug build is too slow to empty smaller ones meanwhile. The launch that is to read
+    // nothing by itself would be over, as it is idle, before all is fetched.
+    const SETTINGS: &str = "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\n\
+        t_idle_ms = 60000\nt_timeout_ms = 60000\n[observe]\nfile_ring_pages = 4096\n";
+    let (_machine, of_files) = (Machine::lock(), Directory::new());
+    let name = |number| of_files.path(&format!("{number:05}"));
+    let files: Vec<PathBuf> = (0..FILES).map(name).collect();
+    let write = |path: &PathBuf| std::fs::write(path, "x").expect("written");
+    files.iter().for_each(write);
+    rustix::fs::sync();
+    let service = Service::start(SETTINGS);
+    let run = || service.command(&["run", "--", "cksum"]);
+    let is_learned = |number: usize| {
+        let ran = run().args(&files).output().expect("prepage");
+        assert_eq!(text(&ran.stdout).lines().count(), FILES);
+        eventually("the launch's end", || service.launches().len() >= number);
+        let known = &service.json(&["explain", "cksum"])["launch"];
+        assert_eq!(known["files_left_out"], 0, "{known}");
+        known["phase"] == "prefetch" && known["sequence_files"].as_u64() >= Some(FILES as u64)
+    };
+    // On a busy machine one may begin before it can be recorded.
+    assert!((1..=8).any(is_learned), "{}", service.log());
+    for path in &files {
+        let file = std::fs::File::open(path).expect("open");
+        fadvise_dontneed(file.as_fd(), 0, 0).expect("drop");
+    }
+    let mut missing: Vec<&PathBuf> = files.iter().filter(|path| !is_cached(path)).collect();
+    assert_eq!(missing.len(), FILES);
+    let mut launch = run();
+    launch.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut launch = launch.spawn().expect("prepage");
+    // What came may be reclaimed before the last has come.
+    eventually("all files are fetched", || {
+        missing.retain(|path| !is_cached(path));
+        missing.is_empty()
+    });
+    drop(launch.stdin.take());
+    assert!(launch.wait().expect("waited for").success());
+    let profiles = std::fs::read_dir(service.directory.path().join("state")).expect("a store");
+    let sizes = profiles
+        .flatten()
+        .map(|entry| entry.metadata().expect("stat").len());
+    let largest = sizes.max().expect("a profile");
+    assert!(largest < PROFILE_BYTES_MAX as u64 / 2, "{largest}");
 }
 
 #[test]

@@ -2,14 +2,15 @@
 
 use super::metadata::{METADATA_MAX, MetadataRead};
 use super::page_map::PageMap;
+use super::paths::PATHS_MAX;
 use crate::extent::Extent;
 use crate::identity::FileId;
 use crate::params::launch::LaunchParams;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Most files in a recording or a launch sequence.
-pub const FILES_MAX: usize = 4_096;
+/// Most files in a recording or a launch sequence: as many as paths in one ([`super::paths::PATHS_MAX`]).
+pub const FILES_MAX: usize = PATHS_MAX;
 /// Most extents in a recording or a launch sequence.
 pub const ACCESSES_MAX: usize = 32_768;
 /// Most pages in a recording or a launch sequence: 1 GiB with pages of 4 KiB.

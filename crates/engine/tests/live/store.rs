@@ -4,16 +4,18 @@ use prepage_core::app::Profile;
 use prepage_core::extent::Extent;
 use prepage_core::identity::{AppId, AppKind, FileId};
 use prepage_core::launch::manager::{Decision, LaunchFacts, LaunchState, OffReason, Phase, begin};
-use prepage_core::launch::metadata::MetadataRead;
-use prepage_core::launch::paths::{PathRead, PathReplay};
+use prepage_core::launch::metadata::{METADATA_MAX, MetadataRead};
+use prepage_core::launch::paths::{PATHS_BYTES_MAX, PATHS_MAX, PathRead, PathReplay};
 use prepage_core::launch::plan::{LaunchPlan, PlanLimits, PlannedRead};
+use prepage_core::launch::recording::{ACCESSES_MAX, FILES_MAX, PAGES_MAX};
 use prepage_core::launch::sequence::{LaunchSequence, SequenceFile, SequenceRead};
 use prepage_core::params::launch::{LaunchParams, LaunchStart};
-use prepage_engine::store::{APPS_MAX, Next, Store, TrackedBy, decode, single};
+use prepage_engine::store::{APPS_MAX, Next, PROFILE_BYTES_MAX, Store, TrackedBy, decode, single};
 use prepage_engine::{Error, FetchParams, ReadyLaunch};
 use prepage_kernel::testing::machine::Directory;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn app(name: &str) -> AppId {
     AppId {
@@ -99,6 +101,67 @@ fn launch_state() -> LaunchState {
         sequence: Arc::new(sequence),
         ..LaunchState::default()
     }
+}
+
+/// What is known of a launch at each of its bounds, with the largest numbers: a profile takes it, as large as it is.
+#[test]
+fn the_largest_launch_sequence_is_kept() {
+    const PATH_BYTES: usize = PATHS_BYTES_MAX / FILES_MAX;
+    let path = |kind: char, index: usize| format!("/{kind}{index:0>0$}", PATH_BYTES - 2).into();
+    let file = |index| FileId {
+        path: path('f', index),
+        device: (u32::MAX, u32::MAX),
+        inode: u64::MAX - index as u64,
+        size: u64::MAX,
+        mtime_ns: i64::MIN,
+    };
+    let pages = PAGES_MAX / ACCESSES_MAX as u64;
+    let extent = |index: usize| Extent::new(u64::MAX / 2 + index as u64 * pages, pages);
+    let sequence = LaunchSequence {
+        files: (0..FILES_MAX)
+            .map(|index| SequenceFile {
+                file: file(index),
+                recordings: u32::MAX,
+            })
+            .collect(),
+        reads: (0..ACCESSES_MAX)
+            .map(|index| SequenceRead {
+                file: (FILES_MAX - 1 - index % FILES_MAX) as u32,
+                extent: extent(index),
+                address_bytes: Some(u64::MAX - index as u64),
+                is_certain: true,
+            })
+            .collect(),
+        paths: (0..PATHS_MAX)
+            .map(|index| PathReplay {
+                path: path('p', index),
+                read: PathRead::ReadDir,
+            })
+            .collect(),
+        metadata: (0..METADATA_MAX)
+            .map(|index| MetadataRead {
+                device: (u32::MAX, u32::MAX),
+                extent: extent(index),
+            })
+            .collect(),
+        ..LaunchSequence::default()
+    };
+    let (directory, largest) = (Directory::new(), Arc::new(sequence));
+    let change = |state: &mut LaunchState| {
+        state.sequence = Arc::clone(&largest);
+        None
+    };
+    let warning = single::change_launch(&directory.0, &app("a"), Duration::from_secs(60), change);
+    assert_eq!(warning.expect("kept"), None);
+    let kept = single::read_launch(&directory.0, &app("a")).expect("whole");
+    assert!(kept.sequence == largest, "not as it was");
+    let size = std::fs::metadata(a_profile_of(&directory))
+        .expect("stat")
+        .len();
+    assert!(
+        (3 << 20..PROFILE_BYTES_MAX as u64).contains(&size),
+        "{size}"
+    );
 }
 
 #[test]
