@@ -162,6 +162,8 @@ pub struct AnonObservation {
     /// Pages seen not to have been used: prepaged to the swap cache and still not mapped at the end, or not
     /// prepaged and still swapped out.
     pub unused: ExtentSet,
+    /// Pages of the two that are shown though they were not to be watched (shared memory): each stands for itself alone.
+    pub always_shown: ExtentSet,
     /// Pages that prepaging brought in, mapped or not.
     pub fetched: ExtentSet,
     /// Demanded pages with their rank, by [`rank_after`]; a page may be in it again with a later one.
@@ -172,6 +174,12 @@ impl AnonObservation {
     /// Every page known to have been accessed.
     pub fn accessed(&self) -> ExtentSet {
         self.faulted.union(&self.used)
+    }
+
+    /// Those of these pages that were watched by turns, and those that were shown beside.
+    pub fn by_sample(&self, pages: &ExtentSet) -> [ExtentSet; 2] {
+        let anyway = pages.intersection(&self.always_shown);
+        [pages.difference(&anyway), anyway]
     }
 }
 
@@ -366,24 +374,34 @@ impl AnonTable {
         );
         let doubtful = self.doubtful_blocks(&used, &watched);
         // A sample counts for all that it stands for. What was not fetched is always seen, and counts for itself.
-        let weight = |state: AnonState, is_watched| match is_watched {
+        let weight = |state: AnonState, is_sample| match is_sample {
             true => 1 << state.observe_log2,
             false => 1,
         };
-        for (pages, is_watched) in [(&seen.faulted, false), (&used, true)] {
+        let [used_of_sample, used_anyway] = seen.by_sample(&used);
+        let [unused_of_sample, unused_anyway] = seen.by_sample(&watched);
+        for (pages, is_sample) in [
+            (&seen.faulted, false),
+            (&used_anyway, false),
+            (&used_of_sample, true),
+        ] {
             self.map.update(pages, |state, pages| match state {
                 None => Some(AnonState::candidate(params)),
                 Some(state) => {
-                    let pages = pages * weight(state, is_watched);
+                    let pages = pages * weight(state, is_sample);
                     calibration.count(state.history, true, pages);
                     Some(state.accessed_again(params))
                 }
             });
         }
-        for (pages, is_watched) in [(&not_fetched, false), (&watched, true)] {
+        for (pages, is_sample) in [
+            (&not_fetched, false),
+            (&unused_anyway, false),
+            (&unused_of_sample, true),
+        ] {
             self.map.update(pages, |state, pages| {
                 let state = state?;
-                let pages = pages * weight(state, is_watched);
+                let pages = pages * weight(state, is_sample);
                 calibration.count(state.history, false, pages);
                 state.not_accessed()
             });

@@ -324,8 +324,11 @@ pub fn anon_outcome(model: &AppModel, plan: &Plan, seen: &Observation, held_out:
             held_out,
         });
         if let (false, Some(table)) = (held_out, model.anon.get(instance)) {
-            let used = table.weighted_pages(&seen.used);
-            let unused = table.weighted_pages(&seen.unused.intersection(&seen.fetched));
+            let known = |pages: &ExtentSet| {
+                let [of_sample, anyway] = seen.by_sample(&pages.intersection(&seen.fetched));
+                table.weighted_pages(&of_sample) + anyway.pages()
+            };
+            let (used, unused) = (known(&seen.used), known(&seen.unused));
             outcome.precision.add(used, used + unused);
         }
     }

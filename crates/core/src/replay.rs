@@ -371,6 +371,7 @@ fn observe_anon(
         used: watched.intersection(&accessed),
         unused: watched.union(&left_out).difference(&accessed),
         fetched,
+        always_shown: ExtentSet::new(),
         order: Vec::new(),
     }
 }

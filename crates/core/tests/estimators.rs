@@ -21,16 +21,19 @@ fn sets() -> impl Strategy<Value = ExtentSet> {
 
 fn anon_observation() -> impl Strategy<Value = AnonObservation> {
     let ranks = prop::collection::vec(0..RANKS, 8);
-    (sets(), sets(), sets(), sets(), ranks).prop_map(|(faulted, used, unused, fetched, ranks)| {
-        let order = faulted.extents().iter().copied().zip(ranks).collect();
-        AnonObservation {
-            faulted,
-            used,
-            unused,
-            fetched,
-            order,
-        }
-    })
+    (sets(), sets(), sets(), sets(), sets(), ranks).prop_map(
+        |(faulted, used, unused, always_shown, fetched, ranks)| {
+            let order = faulted.extents().iter().copied().zip(ranks).collect();
+            AnonObservation {
+                faulted,
+                used,
+                unused,
+                always_shown,
+                fetched,
+                order,
+            }
+        },
+    )
 }
 
 /// ASAP section 4.3, as the paper says it: two tables, a counter for each page.

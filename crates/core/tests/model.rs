@@ -108,11 +108,12 @@ fn observations() -> impl Strategy<Value = Box<Observation>> {
         ExtentSet::new(),
         ExtentSet::from(vec![Extent::new(20, 60), Extent::new(100, 30)]),
     ]);
-    let anon = (sets(), sets(), sets(), sets(), recurring).prop_map(
-        |(faulted, used, unused, fetched, recurring)| AnonObservation {
+    let anon = (sets(), sets(), sets(), sets(), sets(), recurring).prop_map(
+        |(faulted, used, unused, always_shown, fetched, recurring)| AnonObservation {
             faulted: faulted.union(&recurring),
             used,
             unused,
+            always_shown,
             fetched,
             order: Vec::new(),
         },
@@ -1148,7 +1149,7 @@ fn switch_by(model: &mut Model, instance: Instance, accessed: &ExtentSet, source
         unused: known.difference(accessed),
         faulted,
         fetched,
-        order: Vec::new(),
+        ..AnonObservation::default()
     };
     model.run(Step::Deadline);
     let seen = Observation {

@@ -85,9 +85,12 @@ pub fn observe(question: Question<'_>) -> Answer {
     let anonymous = table.private.union(&table.swapped).union(&shmem);
     let faulted = faulted.intersection(&anonymous);
 
-    // Shared memory that was not watched was mapped, and shows nothing.
-    let watched = planned.watch().difference(waited_on);
-    let watched = watched.union(&shmem.intersection(empty));
+    // Shared memory that was not to be watched was mapped, and shows nothing, unless it was in its object already, as what was
+    // brought in for another process of the application.
+    let to_be_watched = planned.watch();
+    let unmapped = shmem.intersection(empty);
+    let always_shown = unmapped.difference(&to_be_watched);
+    let watched = to_be_watched.difference(waited_on).union(&unmapped);
     let present = table.private.union(&table.shared).union(&used_by_others);
     // Brought in, and gone from the address space since: no page of ours any more.
     let gone = table.absent.difference(&shmem);
@@ -116,6 +119,7 @@ pub fn observe(question: Question<'_>) -> Answer {
             // A page that was fetched after the application had faulted on it was overtaken, and its fault is what is
             // known of it.
             used: used.difference(&faulted),
+            always_shown,
             fetched: fetched_now.difference(&faulted),
             faulted,
             order: Vec::new(),

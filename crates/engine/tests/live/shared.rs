@@ -1,6 +1,7 @@
 //! Shared memory of the application that a process which is none of its own uses for it, as an X server does.
 
 use crate::rig::{Rig, demand_faults, params};
+use prepage_core::params::Mode;
 use prepage_engine::EngineParams;
 use prepage_kernel::process;
 use prepage_kernel::testing::child::Child;
@@ -83,4 +84,41 @@ fn what_another_process_demands_of_it_is_mapped_for_that() {
     }
     assert!(mapped > PAGES / 2, "{mapped} pages are mapped");
     assert!(taken < PAGES / 2, "{taken} faults of the server's");
+}
+
+/// What is brought in by one mapping is there for another one, whose pages show their use, to be watched or not.
+#[test]
+fn what_is_mapped_twice_weighs_no_more_than_it_is() {
+    let _machine = Machine::with_swap();
+    let mut app = Child::spawn(16);
+    let first = app.map("memfd", PAGES);
+    let path = app.object_path_at(&first);
+    let second = app.tell_file("mapfile", &path, 0, PAGES);
+    let mut rig = Rig::new(&app, &EngineParams::default(), params());
+    let swap_out = |app: &mut Child| {
+        // A page that is mapped twice is not swapped out.
+        app.tell_at("discard", second.clone());
+        app.tell_at("read", first.clone());
+        app.swap_out_at(&first);
+    };
+    // What one has demanded is there for the other.
+    rig.set_mode(Mode::Observe);
+    for (before, after) in [(&first, &second), (&second, &first)].repeat(2) {
+        swap_out(&mut app);
+        rig.switch(|| [before, after].map(|pages| app.tell_at("read", pages.clone())));
+    }
+    rig.set_mode(Mode::Full);
+    let mut weights = Vec::new();
+    for _ in 0..6 {
+        swap_out(&mut app);
+        rig.begin();
+        rig.wait_for_fetch();
+        app.tell_at("read", first.clone().chain(second.clone()));
+        let record = rig.end();
+        assert_eq!(record.void, None, "{record:?}");
+        weights.push((record.anon.precision.of, record.anon.fetched));
+    }
+    let &(of, fetched) = weights.last().expect("switches");
+    assert!(fetched > PAGES && of > 0, "{weights:?}");
+    assert!(of < 2 * fetched, "{weights:?}");
 }
