@@ -173,11 +173,21 @@ fn fetch_us_per_page(switches: &Switches) -> Option<f64> {
     median(&of_anon.filter_map(per_page).collect::<Vec<f64>>())
 }
 
+/// The precision with pages counted that were read between wanted ones.
+const WITH_GAPS: &str = "precision_with_gaps";
+
+const SHARES: [&str; 4] = [
+    "precision",
+    WITH_GAPS,
+    "holdout_precision",
+    "holdout_recall",
+];
+
 /// Precision and recall: the pages of all samples together, the interval by drawing samples.
 pub fn shares(switches: &Switches) -> Vec<ShareRow> {
     let mut rows = Vec::new();
     for of in ["anon", "file"] {
-        for share in ["precision", "holdout_precision", "holdout_recall"] {
+        for share in SHARES {
             let counts = share_counts(switches, of, share);
             if let Some(percent) = bootstrap(counts.len(), |drawn| pooled(&counts, drawn)) {
                 rows.push(ShareRow {
@@ -195,8 +205,15 @@ pub fn shares(switches: &Switches) -> Vec<ShareRow> {
 /// The hits of every sample that has such a share, and what they are of: pages.
 pub fn share_counts(switches: &Switches, of: &str, share: &str) -> Vec<(f64, f64)> {
     let counts = |s: &Switch| {
-        let part = |part: &str| of_prepage(s, &format!("{of}.{share}.{part}"));
-        Some((part("hits")?, part("of")?))
+        let pages = |path: &str| of_prepage(s, &format!("{of}.{path}"));
+        if share != WITH_GAPS {
+            let part = |part: &str| pages(&format!("{share}.{part}"));
+            return Some((part("hits")?, part("of")?));
+        }
+        // Pages of which nothing is known are taken to be used as the others are.
+        let (gap, fetched) = (pages("gap")?, pages("fetched")?);
+        let used = pages("precision.hits")? / pages("precision.of")? * fetched;
+        (gap > 0.0 && used.is_finite()).then_some((used, fetched + gap))
     };
     let counts = switches.samples.iter().filter_map(counts);
     counts.filter(|&(_, of)| of > 0.0).collect()

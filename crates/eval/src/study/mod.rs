@@ -153,11 +153,11 @@ pub struct Bound {
 pub struct ShareRow {
     /// `anon` or `file`.
     pub of: &'static str,
-    /// `precision`, `holdout_precision` or `holdout_recall`.
+    /// `precision`, `precision_with_gaps` (where such pages were read), `holdout_precision` or `holdout_recall`.
     pub share: &'static str,
     /// All samples' pages together.
     pub percent: Estimate,
-    /// The pages it rests on.
+    /// The pages it rests on; of the anonymous precision those that the watched ones stand for.
     pub pages: u64,
 }
 

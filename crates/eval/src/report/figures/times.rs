@@ -141,6 +141,7 @@ fn words(of: &str, share: &str) -> (&'static str, Mode) {
         ("anon", "holdout_precision") => ("anon precision, held out", Mode::Anon),
         ("anon", _) => ("anon recall, held out", Mode::Anon),
         (_, "precision") => ("file precision", Mode::File),
+        (_, "precision_with_gaps") => ("file precision, gaps counted", Mode::File),
         (_, "holdout_precision") => ("file precision, held out", Mode::File),
         _ => ("file recall, held out", Mode::File),
     }
