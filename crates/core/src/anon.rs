@@ -341,8 +341,10 @@ impl AnonTargets {
     }
 
     fn set(&self, keep: impl Fn(&AnonRead) -> bool) -> ExtentSet {
+        let mut extents = Vec::with_capacity(self.reads.len());
         let kept = self.reads().filter(|read| keep(read));
-        kept.map(|read| read.extent()).collect()
+        extents.extend(kept.map(|read| read.extent()));
+        ExtentSet::from(extents)
     }
 }
 
@@ -483,12 +485,8 @@ impl AnonTable {
     /// Number of these pages, each counted as often as its observation interval is long: for how many it stands
     /// where it was watched by turns.
     pub fn weighted_pages(&self, pages: &ExtentSet) -> u64 {
-        let longest = self.map.iter().map(|(_, state)| state.observe_log2).max();
-        (0..=longest.unwrap_or(0))
-            .map(|log2| {
-                let of_interval = self.map.pages_where(|state| state.observe_log2 == log2);
-                of_interval.intersection(pages).pages() << log2
-            })
+        let runs = self.map.within(pages);
+        runs.map(|(extent, state)| extent.len << state.observe_log2)
             .sum()
     }
 

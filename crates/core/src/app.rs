@@ -284,15 +284,13 @@ impl AppModel {
             else {
                 continue;
             };
+            let unseen = targets.map().intersection(&seen.fetched);
+            let unseen = unseen.difference(&seen.accessed());
             let calibration = &self.profile.anon_calibration;
             let likely = table.map().pages_where(|state| {
                 calibration.probability(state.history) >= params.budget.cool_below
             });
-            let vouched = likely.union(&seen.accessed());
-            let pages = targets
-                .map()
-                .intersection(&seen.fetched)
-                .difference(&vouched);
+            let pages = unseen.difference(&likely);
             if !pages.is_empty() {
                 cool.push((*instance, pages));
             }
@@ -383,18 +381,18 @@ struct Sets<'a> {
 impl Outcome {
     fn add(&mut self, sets: &Sets<'_>) {
         let wanted = sets.fetched.difference(sets.gap);
-        let used = wanted.intersection(sets.used);
-        let unused = wanted.intersection(sets.unused);
-        self.fetched += wanted.pages();
-        self.gap += sets.fetched.intersection(sets.gap).pages();
-        self.used += used.pages();
-        self.unused += unused.pages();
-        self.unknown += wanted.difference(&used).difference(&unused).pages();
-        let planned = sets.demanded.intersection(sets.planned).pages();
+        let not_used = wanted.difference(sets.used);
+        let (fetched, not_used_pages) = (wanted.pages(), not_used.pages());
+        self.fetched += fetched;
+        self.gap += sets.fetched.pages() - fetched;
+        self.used += fetched - not_used_pages;
+        self.unused += wanted.common_pages(sets.unused);
+        self.unknown += not_used_pages - not_used.common_pages(sets.unused);
+        let planned = sets.demanded.common_pages(sets.planned);
         self.demanded += sets.demanded.pages();
         if sets.held_out {
-            let accessed = sets.planned.intersection(sets.accessed).pages();
-            let unused = sets.planned.intersection(sets.unused).pages();
+            let accessed = sets.planned.common_pages(sets.accessed);
+            let unused = sets.planned.common_pages(sets.unused);
             self.holdout_precision.add(accessed, accessed + unused);
             self.holdout_recall.add(planned, sets.demanded.pages());
         } else {

@@ -125,6 +125,19 @@ impl ExtentSet {
         after > 0 && self.extents[after - 1].contains(page)
     }
 
+    /// Says of page after page whether it contains it, of pages that ascend.
+    pub fn contains_ascending(&self) -> impl FnMut(u64) -> bool + '_ {
+        let mut left = self.extents.as_slice();
+        move |page| {
+            while let [first, rest @ ..] = left
+                && first.end() <= page
+            {
+                left = rest;
+            }
+            left.first().is_some_and(|extent| extent.contains(page))
+        }
+    }
+
     /// Appends an extent that starts at or after the end of the last one. An end past the last page number is cut.
     ///
     /// # Panics
@@ -179,30 +192,42 @@ impl ExtentSet {
     /// The pages in both.
     pub fn intersection(&self, other: &Self) -> Self {
         let mut set = Self::with_capacity(self.extents.len().min(other.extents.len()));
-        let (mut a, mut b) = (
-            self.extents.iter().peekable(),
-            other.extents.iter().peekable(),
-        );
-        while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
-            set.push_back(Extent::between(x.start.max(y.start), x.end().min(y.end())));
+        self.for_each_common(other, |extent| set.push_back(extent));
+        set
+    }
+
+    /// Number of pages in both.
+    pub fn common_pages(&self, other: &Self) -> u64 {
+        let mut pages = 0;
+        self.for_each_common(other, |extent| pages += extent.len);
+        pages
+    }
+
+    /// The extents that both cover, ascending, and none of them empty.
+    fn for_each_common(&self, other: &Self, mut visit: impl FnMut(Extent)) {
+        let (mut a, mut b) = (self.extents.as_slice(), other.extents.as_slice());
+        while let ([x, rest_a @ ..], [y, rest_b @ ..]) = (a, b) {
+            let common = Extent::between(x.start.max(y.start), x.end().min(y.end()));
+            if !common.is_empty() {
+                visit(common);
+            }
             if x.end() < y.end() {
-                a.next();
+                a = rest_a;
             } else {
-                b.next();
+                b = rest_b;
             }
         }
-        set
     }
 
     /// The pages in `self` that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
         let mut set = Self::with_capacity(self.extents.len());
-        let mut cuts = other.extents.iter().peekable();
+        let mut cuts = other.extents.as_slice();
         for extent in &self.extents {
             let mut start = extent.start;
-            while let Some(cut) = cuts.peek() {
+            while let [cut, rest @ ..] = cuts {
                 if cut.end() <= start {
-                    cuts.next();
+                    cuts = rest;
                     continue;
                 }
                 if cut.start >= extent.end() {

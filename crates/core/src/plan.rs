@@ -144,8 +144,9 @@ impl Knowledge<'_> {
                 continue;
             };
             let planned = targets.all();
+            let mut is_planned = planned.contains_ascending();
             for (extent, state) in table.map().iter() {
-                if planned.contains(extent.start) {
+                if is_planned(extent.start) {
                     let probability = self.anon_calibration.probability(state.history);
                     waste += extent.len as f32 * (1.0 - probability);
                 }
@@ -156,8 +157,9 @@ impl Knowledge<'_> {
             let Some(wanted) = wanted.get(file) else {
                 continue;
             };
+            let mut is_wanted = wanted.contains_ascending();
             for (extent, state) in map.iter() {
-                if wanted.contains(extent.start) {
+                if is_wanted(extent.start) {
                     let probability = self.file_calibration.probability(state.history);
                     waste += extent.len as f32 * (1.0 - probability);
                 }

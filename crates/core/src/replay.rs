@@ -19,7 +19,7 @@ use crate::params::{Mode, Params};
 use crate::plan::Plan;
 use crate::signal::Source;
 use serde::{Deserialize, Serialize};
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -124,14 +124,13 @@ impl Tally {
 
     /// Counts one process's or file's pages.
     fn count(&mut self, wanted: &ExtentSet, fetched: &ExtentSet, truth: &Truth<'_>) {
-        let used = fetched.intersection(truth.accessed).pages();
-        let (wanted, gap) = (fetched.intersection(wanted), fetched.difference(wanted));
-        let gap_used = gap.intersection(truth.accessed).pages();
+        let wanted = fetched.intersection(wanted);
+        let used = wanted.common_pages(truth.accessed);
         self.fetched += wanted.pages();
-        self.used += used - gap_used;
-        self.gap += gap.pages();
-        self.gap_used += gap_used;
-        self.spared += fetched.intersection(truth.demanded).pages();
+        self.used += used;
+        self.gap += fetched.pages() - wanted.pages();
+        self.gap_used += fetched.common_pages(truth.accessed) - used;
+        self.spared += fetched.common_pages(truth.demanded);
     }
 }
 
@@ -360,19 +359,26 @@ fn observe_anon(
     let nothing = ExtentSet::new();
     let accessed = recorded.map_or(&nothing, |r| &r.accessed);
     // Of pages that were resident all along nothing is seen, and there is nothing to fetch.
-    let out = |pages: &ExtentSet| match recorded.and_then(|r| r.swapped.as_ref()) {
-        Some(swapped) => pages.intersection(swapped),
-        None => pages.clone(),
-    };
-    let (accessed, fetched, watched) = (out(accessed), out(&targets.all()), out(&targets.watch()));
-    let left_out = out(known).difference(&fetched);
+    let swapped = recorded.and_then(|r| r.swapped.as_ref());
+    let (all, watch) = (targets.all(), targets.watch());
+    let accessed = out(accessed, swapped);
+    let (fetched, watched) = (out(&all, swapped), out(&watch, swapped));
+    let left_out = out(known, swapped).difference(&fetched);
     AnonObservation {
         faulted: accessed.difference(&fetched),
         used: watched.intersection(&accessed),
         unused: watched.union(&left_out).difference(&accessed),
-        fetched,
+        fetched: fetched.into_owned(),
         always_shown: ExtentSet::new(),
         order: Vec::new(),
+    }
+}
+
+/// Those pages that were swapped out; all of them, where that was not recorded.
+fn out<'a>(pages: &'a ExtentSet, swapped: Option<&ExtentSet>) -> Cow<'a, ExtentSet> {
+    match swapped {
+        Some(swapped) => Cow::Owned(pages.intersection(swapped)),
+        None => Cow::Borrowed(pages),
     }
 }
 
@@ -414,19 +420,17 @@ fn tally_anon(recorded: &RecordedSwitch, plan: &Plan, fetching: Mode) -> Tally {
     let planned = plan.anon.iter().filter(|_| fetching.fetches_anon());
     let mut planned: BTreeMap<_, _> = planned.map(|(i, t)| (*i, t)).collect();
     for anon in &recorded.anon {
-        let out = |pages: &ExtentSet| match &anon.swapped {
-            Some(swapped) => pages.intersection(swapped),
-            None => pages.clone(),
-        };
-        let accessed = out(&anon.accessed);
+        let swapped = anon.swapped.as_ref();
+        let accessed = out(&anon.accessed, swapped);
         let targets = planned.remove(&anon.instance).unwrap_or(&no_targets);
-        let fetched = out(&targets.all());
+        let all = targets.all();
+        let fetched = out(&all, swapped);
         let truth = Truth {
             accessed: &accessed,
             demanded: &accessed,
         };
         tally.demanded += accessed.pages();
-        tally.watched += out(&targets.watch()).pages();
+        tally.watched += out(&targets.watch(), swapped).pages();
         tally.count(&fetched, &fetched, &truth);
     }
     for targets in planned.into_values() {

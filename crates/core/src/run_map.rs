@@ -115,9 +115,19 @@ impl<V: Value> RunMap<V> {
 
     /// Its runs, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (Extent, V)> + '_ {
-        self.blocks.iter().enumerate().flat_map(|(index, block)| {
-            let run = |run: &Run<V::Kept>| (run.extent(block.start), V::of_kept(run.value));
-            self.runs_of(index).iter().map(run)
+        let runs = self.iter_kept();
+        runs.map(|(extent, kept)| (extent, V::of_kept(kept)))
+    }
+
+    fn iter_kept(&self) -> impl Iterator<Item = (Extent, V::Kept)> + '_ {
+        let mut blocks = self.blocks.as_slice();
+        self.runs.iter().enumerate().map(move |(index, run)| {
+            while let [_, next, ..] = blocks
+                && next.first_run as usize <= index
+            {
+                blocks = &blocks[1..];
+            }
+            (run.extent(blocks[0].start), run.value)
         })
     }
 
@@ -130,6 +140,24 @@ impl<V: Value> RunMap<V> {
             }
         }
         set
+    }
+
+    /// Its runs within `pages`, ascending.
+    pub fn within<'a>(&'a self, pages: &'a ExtentSet) -> impl Iterator<Item = (Extent, V)> + 'a {
+        let mut extents = pages.extents();
+        self.iter().flat_map(move |(run, value)| {
+            let before = extents
+                .iter()
+                .take_while(|extent| extent.end() <= run.start);
+            extents = &extents[before.count()..];
+            let common = extents
+                .iter()
+                .take_while(move |extent| extent.start < run.end());
+            common.map(move |extent| {
+                let (start, end) = (run.start.max(extent.start), run.end().min(extent.end()));
+                (Extent::between(start, end), value)
+            })
+        })
     }
 
     /// Gives every page in `pages` the value `change` makes of its present one; `None` means not mapped.
@@ -145,7 +173,9 @@ impl<V: Value> RunMap<V> {
         }
         let old = std::mem::take(self);
         self.runs.reserve(old.runs.len() + pages.extents().len());
-        let mut old = old.iter();
+        let mut changed =
+            |value: Option<V::Kept>, len| change(value.map(V::of_kept), len).map(V::kept);
+        let mut old = old.iter_kept();
         let mut pending = old.next();
         for &extent in pages.extents() {
             let mut page = extent.start;
@@ -159,9 +189,9 @@ impl<V: Value> RunMap<V> {
                 if !overlap.is_empty() {
                     let before = Extent::between(page, overlap.start);
                     if !before.is_empty() {
-                        self.push(before, change(None, before.len));
+                        self.push(before, changed(None, before.len));
                     }
-                    self.push(overlap, change(Some(value), overlap.len));
+                    self.push(overlap, changed(Some(value), overlap.len));
                     page = overlap.end();
                 }
                 if run.end() > extent.end() {
@@ -172,7 +202,7 @@ impl<V: Value> RunMap<V> {
             }
             let rest = Extent::between(page, extent.end());
             if !rest.is_empty() {
-                self.push(rest, change(None, rest.len));
+                self.push(rest, changed(None, rest.len));
             }
         }
         for (run, value) in pending.into_iter().chain(old) {
@@ -189,20 +219,21 @@ impl<V: Value> RunMap<V> {
     }
 
     /// Adds pages behind the last.
-    fn push(&mut self, mut extent: Extent, value: Option<V>) {
+    fn push(&mut self, extent: Extent, value: Option<V::Kept>) {
         let Some(value) = value else { return };
-        while !extent.is_empty() {
-            let start = extent.start / BLOCK_PAGES * BLOCK_PAGES;
-            let end = extent.end().min(start + BLOCK_PAGES);
+        let (mut page, end) = (extent.start, extent.end());
+        while page < end {
+            let start = page / BLOCK_PAGES * BLOCK_PAGES;
+            let last = (end - 1).min(start + (BLOCK_PAGES - 1));
             self.push_run(
                 start,
                 Run {
-                    first: (extent.start - start) as u16,
-                    last: (end - 1 - start) as u16,
-                    value: value.kept(),
+                    first: (page - start) as u16,
+                    last: (last - start) as u16,
+                    value,
                 },
             );
-            extent = Extent::between(end, extent.end());
+            page = last + 1;
         }
     }
 
@@ -252,7 +283,7 @@ impl<V: Value> TryFrom<Vec<(Extent, V)>> for RunMap<V> {
                     && extent.start / BLOCK_PAGES == (end - 1) / BLOCK_PAGES
             };
             next = end.filter(|&end| is_run(end)).ok_or("not runs of pages")?;
-            map.push(extent, Some(value));
+            map.push(extent, Some(value.kept()));
         }
         Ok(map)
     }

@@ -4,7 +4,7 @@ use prepage_core::app::{AppModel, Observation, Profile};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::{AppId, AppKind, FileId, Instance};
 use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
-use prepage_core::replay::baseline::{Baseline, replay_baseline};
+use prepage_core::replay::baseline::{Baseline, replay_baseline, replay_baselines};
 use prepage_core::replay::synthetic::{Recurrence, SplitMix64, Synthetic, recurrence};
 use prepage_core::replay::{RecordedAnon, RecordedFile, RecordedSwitch, Tally, observe, replay};
 use proptest::prelude::*;
@@ -273,6 +273,9 @@ fn baselines_are_what_they_say() {
     assert_eq!(run(Baseline::Frequency(0.0)).anon, union);
     let frequent = run(Baseline::Frequency(0.9)).anon;
     assert!(precision(&frequent) > precision(&last));
+    let both = [Baseline::Oracle, Baseline::Frequency(0.9)];
+    let at_once = replay_baselines(workload.switches(), both);
+    assert_eq!(at_once, both.map(run));
     let machine = replay(workload.switches(), &Params::default(), Mode::Full);
     assert_eq!(machine.anon.demanded, oracle.anon.demanded);
     assert_eq!(machine.file.demanded, oracle.file.demanded);

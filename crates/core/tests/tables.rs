@@ -53,8 +53,10 @@ proptest! {
         let set = ExtentSet::from(listed);
         check_set(&set, &oracle);
         prop_assert_eq!(&ExtentSet::from(Vec::from(set.clone())), &set);
+        let mut contains_ascending = set.contains_ascending();
         for page in 0..PAGES + 30 {
             prop_assert_eq!(set.contains(page), oracle.contains(&page));
+            prop_assert_eq!(contains_ascending(page), oracle.contains(&page));
         }
     }
 
@@ -62,6 +64,7 @@ proptest! {
     fn sets_combine_page_by_page((a, pages_a) in sets(), (b, pages_b) in sets()) {
         check_set(&a.union(&b), &(&pages_a | &pages_b));
         check_set(&a.intersection(&b), &(&pages_a & &pages_b));
+        prop_assert_eq!(a.common_pages(&b), (&pages_a & &pages_b).len() as u64);
         check_set(&a.difference(&b), &(&pages_a - &pages_b));
     }
 
@@ -213,7 +216,13 @@ proptest! {
             let mut counted: BTreeMap<Option<u8>, u64> = BTreeMap::new();
             let further = set.extents().iter();
             let further = further.map(|e| Extent::new(BEFORE + e.start, e.len));
-            map.update(&further.collect(), |old, pages| {
+            let further: ExtentSet = further.collect();
+            let within = map.within(&further);
+            let within = within.flat_map(|(e, v)| (e.start..e.end()).map(move |p| (p - BEFORE, v)));
+            let value = |page| Some((page, *oracle.get(&page)?));
+            let values = set.iter_pages().filter_map(value);
+            prop_assert!(within.eq(values));
+            map.update(&further, |old, pages| {
                 *counted.entry(old).or_default() += pages;
                 change.apply(old)
             });

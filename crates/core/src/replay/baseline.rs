@@ -3,12 +3,12 @@
 //! They are told the whole truth of every past switch, which no executor sees on a machine that prepages; they
 //! keep no bound and no budget.
 
-use super::{RecordedSwitch, Replayed, ReplayedSwitch, Tally, Truth};
+use super::{RecordedSwitch, Replayed, ReplayedSwitch, Tally, Truth, out};
 use crate::extent::ExtentSet;
 use crate::identity::{AppId, FileId, Instance};
 use crate::outcome::Share;
 use crate::run_map::RunMap;
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
 
 /// How a predictor without an estimator chooses.
@@ -39,16 +39,16 @@ struct Seen {
 }
 
 impl Seen {
-    fn predict(&self, baseline: Baseline, truth: &ExtentSet) -> ExtentSet {
+    fn predict<'a>(&'a self, baseline: Baseline, truth: &'a ExtentSet) -> Cow<'a, ExtentSet> {
         match baseline {
-            Baseline::Nothing => ExtentSet::new(),
-            Baseline::LastFootprint => self.last.clone(),
-            Baseline::Union => self.accesses.pages_where(|_| true),
+            Baseline::Nothing => Cow::Owned(ExtentSet::new()),
+            Baseline::LastFootprint => Cow::Borrowed(&self.last),
+            Baseline::Union => Cow::Owned(self.accesses.pages_where(|_| true)),
             Baseline::Frequency(share) => {
                 let least = share * self.switches as f32;
-                self.accesses.pages_where(|count| count as f32 >= least)
+                Cow::Owned(self.accesses.pages_where(|count| count as f32 >= least))
             }
-            Baseline::Oracle => truth.clone(),
+            Baseline::Oracle => Cow::Borrowed(truth),
         }
     }
 
@@ -76,33 +76,50 @@ pub fn replay_baseline(
     recorded: impl IntoIterator<Item: Borrow<RecordedSwitch>>,
     baseline: Baseline,
 ) -> Replayed {
+    let [replayed] = replay_baselines(recorded, [baseline]);
+    replayed
+}
+
+/// Runs recorded switches through several, which learn the same.
+pub fn replay_baselines<const N: usize>(
+    recorded: impl IntoIterator<Item: Borrow<RecordedSwitch>>,
+    baselines: [Baseline; N],
+) -> [Replayed; N] {
     let mut apps: BTreeMap<AppId, App> = BTreeMap::new();
-    let mut replayed = Replayed::default();
+    let mut replayed = [(); N].map(|()| Replayed::default());
     for recorded in recorded {
         let recorded = recorded.borrow();
         let app = apps.entry(recorded.app.clone()).or_default();
-        replayed.push(app.switch(recorded, baseline));
+        let switches = app.switch(recorded, &baselines);
+        for (replayed, switch) in replayed.iter_mut().zip(switches) {
+            replayed.push(switch);
+        }
     }
     replayed
 }
 
 impl App {
-    fn switch(&mut self, recorded: &RecordedSwitch, baseline: Baseline) -> ReplayedSwitch {
+    fn switch<const N: usize>(
+        &mut self,
+        recorded: &RecordedSwitch,
+        baselines: &[Baseline; N],
+    ) -> [ReplayedSwitch; N] {
         self.number += 1;
         self.between(recorded);
-        let anon = self.anon(recorded, baseline);
-        let file = self.file(recorded, baseline);
+        let anon = self.anon(recorded, baselines);
+        let file = self.file(recorded, baselines);
         let seen = self.anon.values().chain(self.files.values());
-        ReplayedSwitch {
+        let bytes = seen.map(Seen::bytes).sum();
+        std::array::from_fn(|index| ReplayedSwitch {
             app: recorded.app.clone(),
             number: self.number,
-            anon,
-            file,
+            anon: anon[index],
+            file: file[index],
             anon_seen: Share::default(),
             file_seen: Share::default(),
             confidence: 0.0,
-            bytes: seen.map(Seen::bytes).sum(),
-        }
+            bytes,
+        })
     }
 
     fn between(&mut self, recorded: &RecordedSwitch) {
@@ -126,44 +143,54 @@ impl App {
         }
     }
 
-    fn anon(&mut self, recorded: &RecordedSwitch, baseline: Baseline) -> Tally {
-        let mut tally = Tally::default();
+    fn anon<const N: usize>(
+        &mut self,
+        recorded: &RecordedSwitch,
+        baselines: &[Baseline; N],
+    ) -> [Tally; N] {
+        let mut tallies = [Tally::default(); N];
         let truths: BTreeMap<_, _> = recorded.anon.iter().map(|r| (r.instance, r)).collect();
         let nothing = ExtentSet::new();
         for (instance, seen) in &mut self.anon {
             let truth = truths.get(instance);
             let accessed = truth.map_or(&nothing, |r| &r.accessed);
-            let out = |pages: &ExtentSet| match truth.and_then(|r| r.swapped.as_ref()) {
-                Some(swapped) => pages.intersection(swapped),
-                None => pages.clone(),
-            };
-            let demanded = out(accessed);
-            let fetched = out(&seen.predict(baseline, accessed));
+            let swapped = truth.and_then(|r| r.swapped.as_ref());
+            let demanded = out(accessed, swapped);
             let truth = Truth {
                 accessed: &demanded,
                 demanded: &demanded,
             };
-            tally.demanded += demanded.pages();
-            tally.count(&fetched, &fetched, &truth);
+            for (tally, &baseline) in tallies.iter_mut().zip(baselines) {
+                let predicted = seen.predict(baseline, accessed);
+                let fetched = out(&predicted, swapped);
+                tally.demanded += demanded.pages();
+                tally.count(&fetched, &fetched, &truth);
+            }
             seen.learn(accessed);
         }
-        tally
+        tallies
     }
 
-    fn file(&mut self, recorded: &RecordedSwitch, baseline: Baseline) -> Tally {
-        let mut tally = Tally::default();
+    fn file<const N: usize>(
+        &mut self,
+        recorded: &RecordedSwitch,
+        baselines: &[Baseline; N],
+    ) -> [Tally; N] {
+        let mut tallies = [Tally::default(); N];
         let truths: BTreeMap<_, _> = recorded.files.iter().map(|r| (&r.file, r)).collect();
         let nothing = ExtentSet::new();
         for (file, seen) in &mut self.files {
             let truth = truths.get(file);
             let accessed = truth.map_or(&nothing, |r| &r.accessed);
             let demanded = truth.map_or(&nothing, |r| &r.demanded);
-            let planned = seen.predict(baseline, accessed);
-            let fetched = super::fetched_of_file(&planned, accessed, demanded);
-            tally.demanded += demanded.pages();
-            tally.count(&fetched, &fetched, &Truth { accessed, demanded });
+            let cached = accessed.difference(demanded);
+            for (tally, &baseline) in tallies.iter_mut().zip(baselines) {
+                let fetched = seen.predict(baseline, accessed).difference(&cached);
+                tally.demanded += demanded.pages();
+                tally.count(&fetched, &fetched, &Truth { accessed, demanded });
+            }
             seen.learn(accessed);
         }
-        tally
+        tallies
     }
 }

@@ -5,6 +5,7 @@
 //! sums do not depend on the order. The same switches and parameters give the same result.
 
 pub mod parameters;
+pub mod progress;
 pub mod recording;
 pub mod row;
 pub mod text;
@@ -13,9 +14,10 @@ use crate::error::{Context, Error, Result};
 use crate::output::print_line;
 use parameters::Point;
 use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
-use prepage_core::replay::baseline::{Baseline, replay_baseline};
+use prepage_core::replay::baseline::{Baseline, replay_baselines};
 use prepage_core::replay::synthetic::{Recurrence, Synthetic, recurrence};
 use prepage_core::replay::{RecordedSwitch, replay};
+use progress::Progress;
 use row::Row;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -113,12 +115,14 @@ impl Source {
     }
 }
 
-/// What chooses the pages.
-#[derive(Clone, Debug)]
-enum Rule {
-    Baseline(Baseline),
-    Estimators(Box<Params>),
-}
+/// The predictors that every simulation shows.
+const BASELINES: [(&str, Baseline); 5] = [
+    ("oracle: knows the next switch", Baseline::Oracle),
+    ("last footprint", Baseline::LastFootprint),
+    ("union of all footprints", Baseline::Union),
+    ("in half of the footprints", Baseline::Frequency(0.5)),
+    ("in 80 % of the footprints", Baseline::Frequency(0.8)),
+];
 
 /// What a simulation came to.
 #[derive(Clone, Debug, Serialize)]
@@ -165,31 +169,19 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<()> {
     print_line(shown.trim_end())
 }
 
-/// The predictors that every simulation shows, the paper's rules, and the points asked for.
-fn rules(points: Vec<Point>, set: &str) -> Vec<(String, Rule)> {
+/// The parameters of the estimators under their names: the paper's rules, and the points asked for.
+fn rules(points: Vec<Point>, set: &str) -> Vec<(String, Params)> {
     let mut paper = Params::default();
     paper.anon.rule = AnonRule::Paper;
     paper.anon.observe_interval_max = 1;
     paper.file.file_candidates = FileCandidates::Offline;
-    let baselines = [
-        ("oracle: knows the next switch", Baseline::Oracle),
-        ("last footprint", Baseline::LastFootprint),
-        ("union of all footprints", Baseline::Union),
-        ("in half of the footprints", Baseline::Frequency(0.5)),
-        ("in 80 % of the footprints", Baseline::Frequency(0.8)),
-    ];
-    let mut rules: Vec<(String, Rule)> = baselines
-        .into_iter()
-        .map(|(name, baseline)| (name.to_owned(), Rule::Baseline(baseline)))
-        .collect();
-    let paper = Rule::Estimators(Box::new(paper));
-    rules.push(("the paper's, all use seen".into(), paper));
+    let mut rules = vec![("the paper's, all use seen".to_owned(), paper)];
     rules.extend(points.into_iter().map(|point| {
         let name = match format!("{set} {}", point.name).trim() {
             "" => "default".into(),
             name => name.into(),
         };
-        (name, Rule::Estimators(Box::new(point.params)))
+        (name, point.params)
     }));
     rules
 }
@@ -203,36 +195,41 @@ struct Part {
 fn replay_app(
     source: &Source,
     app: usize,
-    rules: &[(String, Rule)],
-    from: u64,
-    learning: u64,
+    rules: &[(String, Params)],
+    (from, learning): (u64, u64),
+    progress: &Progress,
 ) -> Part {
     let switches = source.switches_of(app);
-    let row = |(_, rule): &(String, Rule)| {
-        let replayed = match rule {
-            Rule::Baseline(baseline) => replay_baseline(switches.iter(), *baseline),
-            Rule::Estimators(params) => replay(switches.iter(), params, Mode::Full),
-        };
-        Row::of(&replayed, from, learning)
-    };
+    let baselines = BASELINES.map(|(_, baseline)| baseline);
+    let simple = replay_baselines(switches.iter(), baselines);
+    progress.one_more();
+    let estimated = rules.iter().map(|(_, params)| {
+        let replayed = replay(switches.iter(), params, Mode::Full);
+        progress.one_more();
+        replayed
+    });
+    let replayed = simple.into_iter().chain(estimated);
     Part {
         recurrence: recurrence(switches.iter().take(10)),
-        rows: rules.iter().map(row).collect(),
+        rows: replayed.map(|r| Row::of(&r, from, learning)).collect(),
     }
 }
 
-fn run(source: &Source, rules: &[(String, Rule)], from: u64, learning: u64) -> Simulation {
-    let named = |(name, _): &(String, Rule)| Row {
-        name: name.clone(),
+fn run(source: &Source, rules: &[(String, Params)], from: u64, learning: u64) -> Simulation {
+    let named = |name: &str| Row {
+        name: name.to_owned(),
         ..Row::default()
     };
+    let simple = BASELINES.iter().map(|(name, _)| *name);
+    let names = simple.chain(rules.iter().map(|(name, _)| name.as_str()));
     let simulation = Mutex::new(Simulation {
         apps: source.apps(),
         from,
         anon_recurrence: [0; 10],
         file_recurrence: [0; 10],
-        rows: rules.iter().map(named).collect(),
+        rows: names.map(named).collect(),
     });
+    let progress = Progress::of(source.apps() * (1 + rules.len()));
     let next = AtomicUsize::new(0);
     let work = || {
         loop {
@@ -240,7 +237,7 @@ fn run(source: &Source, rules: &[(String, Rule)], from: u64, learning: u64) -> S
             if app >= source.apps() {
                 return;
             }
-            let part = replay_app(source, app, rules, from, learning);
+            let part = replay_app(source, app, rules, (from, learning), &progress);
             // A thread that panicked ends the scope with its panic.
             let Ok(mut sum) = simulation.lock() else {
                 return;
