@@ -31,10 +31,9 @@ test-report: setup-build
 	$(CARGO) test -p prepage-eval --test report --locked -- --ignored
 
 lint: setup-build
+	scripts/setup lint
 	$(CARGO) fmt --all --check
-	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	    $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
-	else echo "clippy is not installed with this cargo: NOT linted by it" >&2; fi
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 build: setup-build
