@@ -75,12 +75,12 @@ bench-fetch: setup-build build
 
 BENCH = scripts/as-root $(BIN)/prepage-eval
 
-## The canonical evaluation, by parts of 70 minutes at most; each can be run by itself. A part that was interrupted goes on when
+## The canonical evaluation, by parts of 100 minutes at most; each can be run by itself. A part that was interrupted goes on when
 ## the same is said again; `rm -r target/bench` begins anew.
 BENCH_PARTS = reclaimed together together-800 together-onset observing pressure launch launch-emmc launch-figures peers idle \
     storage swap zram mthp policies report
 bench:
-	@echo "about eleven hours, in these parts: $(BENCH_PARTS)"
+	@echo "about twelve hours, in these parts: $(BENCH_PARTS)"
 	$(MAKE) $(addprefix bench-,$(BENCH_PARTS))
 
 ## Eight applications, each swapped out whole, in all modes of the paper's figures: about 45 minutes.
@@ -91,21 +91,21 @@ bench-reclaimed: setup-build build
 	$(BENCH) run --apps all --install --modes launch,resident,files_dropped,off,observe,anon,file,full --samples 12 --resume \
 	    --out target/bench/reclaimed.jsonl
 
-## Eight applications at once under one limit, about half of what they hold: about 70 minutes.
+## Eight applications at once under one limit, about half of what they hold: about 100 minutes.
 bench-together: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	@echo "about 70 minutes"
+	@echo "about 100 minutes"
 	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 10 --resume \
 	    --out target/bench/together.jsonl
 
-## The same under a tighter limit, and with nothing that announces a switch but its demand faults: about 40 minutes each.
+## The same under a tighter limit, and with nothing that announces a switch but its demand faults: about 60 minutes each.
 bench-together-800: TOGETHER = --limit-mib 800 --modes off,full
 bench-together-onset: TOGETHER = --modes off,full_onset
 bench-together-800 bench-together-onset: bench-together-%: setup-build build
 	scripts/setup demo
 	mkdir -p target/bench
-	@echo "about 40 minutes"
+	@echo "about 60 minutes"
 	$(BENCH) run --apps all --install --setting together --sequences 3 --rounds 6 $(TOGETHER) --resume \
 	    --out target/bench/together-$*.jsonl
 
@@ -206,7 +206,7 @@ bench-quick: setup-build build
 	@echo "about ten minutes"
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --install --modes resident,off,full --samples 6 --warmup 6 \
 	    --stall-blocks 0 --resume --out target/bench-quick/reclaimed.jsonl
-	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 5 --warmup 3 \
+	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 4 --warmup 3 \
 	    --stall-blocks 0 --limit-mib 400 --resume --out target/bench-quick/together.jsonl
 	$(BENCH) launch --programs python3,gcc,node --runs 4 --scenarios cold,warm,fast,detected --resume \
 	    --out target/bench-quick/launches.jsonl

@@ -105,6 +105,10 @@ pub struct Parameters {
     /// other as runs of their own. Records from before that lack it.
     #[serde(default)]
     pub keeps_learning: bool,
+    /// Together: whether each round follows one in its own mode and order, which is gone through unrecorded where need be, so
+    /// that it finds memory as this mode leaves it. Records from before that lack it.
+    #[serde(default)]
+    pub settles: bool,
     /// The limit that all share, under pressure and together.
     pub limit_bytes: Option<u64>,
     /// Working set of the process that competes there, beside a second instance of the application.
@@ -168,6 +172,7 @@ impl Parameters {
             seed: 1,
             warmup: if together { 6 } else { 10 },
             keeps_learning: true,
+            settles: together,
             limit_bytes: match setting {
                 Setting::Reclaimed => None,
                 Setting::Pressure => Some(700 * MIB),
@@ -192,7 +197,8 @@ pub enum Setting {
     Reclaimed,
     /// Other applications push it out under a shared limit.
     Pressure,
-    /// All applications at once share a limit: each pushes the others out by being used.
+    /// All applications at once share a limit: each pushes the others out by being used. Each round that is measured follows
+    /// one in the same mode and order.
     Together,
 }
 
@@ -251,6 +257,9 @@ pub struct Slot {
     pub order: u32,
     /// The mode.
     pub mode: Mode,
+    /// Together, the place of the application in its round, from 0. Records from before they said it lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u32>,
     /// Counts from 0; one more for each discarded switch of this slot.
     pub attempt: u32,
 }
@@ -372,6 +381,7 @@ pub(crate) mod tests {
                 block,
                 order: 0,
                 mode,
+                position: None,
                 attempt: 0,
             },
             t0_monotonic_ns: 1,

@@ -1,4 +1,5 @@
-//! The order of a run: blocks that hold every mode once, each in a seeded random order. Pure.
+//! The order of a run: blocks that hold every mode once, each in a seeded random order, and what is gone through between
+//! them. Pure.
 
 use crate::error::Result;
 use crate::random::Random;
@@ -33,8 +34,17 @@ fn slot(app: &str, block: u32, order: usize, mode: Mode) -> Slot {
         block,
         order: order as u32,
         mode,
+        position: None,
         attempt: 0,
     }
+}
+
+/// A round of applications together: each slot says at which place of it it is.
+fn in_turn(mut round: Round) -> Round {
+    for (position, (_, slot)) in (0..).zip(&mut round) {
+        slot.position = Some(position);
+    }
+    round
 }
 
 /// Every slot of an application, in order.
@@ -52,6 +62,9 @@ const FIRST_STALL_BLOCK: u32 = 1 << 15;
 
 /// The first of the blocks that are gone through for what prepage learns from them.
 const FIRST_SEEN_BLOCK: u32 = 1 << 16;
+
+/// The first of the blocks that are gone through for the state in which they leave memory.
+const FIRST_SETTLING_BLOCK: u32 = 1 << 17;
 
 /// The blocks in which the longest single waits are measured: of their own, since that makes each fault dearer.
 fn stall_blocks(parameters: &Parameters) -> Range<u32> {
@@ -96,7 +109,8 @@ fn sequences(parameters: &Parameters, apps: usize) -> Vec<Vec<usize>> {
 }
 
 /// Every round of a run of applications together, in order: each goes through a sequence once, in one mode; a block has
-/// one round of each mode.
+/// one round of each mode. Each block begins its sequence one application later, so that every application comes by at
+/// every position: what a round finds first is not what it finds last.
 fn through_sequences(parameters: &Parameters, apps: &[&str]) -> Vec<Round> {
     let sequences = sequences(parameters, apps.len());
     let each = |sequence| std::iter::repeat_n(sequence, parameters.rounds as usize);
@@ -104,16 +118,106 @@ fn through_sequences(parameters: &Parameters, apps: &[&str]) -> Vec<Round> {
     let for_stalls = stall_blocks(parameters).zip(sequences.iter().cycle());
     let mut all = Vec::new();
     for (block, sequence) in samples.chain(for_stalls) {
+        let mut sequence = sequence.clone();
+        sequence.rotate_left(block as usize % apps.len());
         for (order, mode) in modes(parameters, block).into_iter().enumerate() {
             let turn = |&index: &usize| (index, slot(apps[index], block, order, mode));
-            all.push(sequence.iter().map(turn).collect());
+            all.push(in_turn(sequence.iter().map(turn).collect()));
         }
     }
     all
 }
 
+/// What a round is gone through for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// What prepage learns from it.
+    Learn,
+    /// The state in which it leaves memory. It is not recorded.
+    Settle,
+    /// Its samples.
+    Measure,
+}
+
+/// One round of a run, with all that is between the measured ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// What it is gone through for.
+    pub purpose: Purpose,
+    /// The round.
+    pub round: Round,
+}
+
+/// All that these applications, which run at once, go through for these rounds, in order.
+pub fn steps(parameters: &Parameters, apps: &[&str], left: &[Round]) -> Vec<Step> {
+    let step = |purpose| move |round| Step { purpose, round };
+    if left.is_empty() {
+        return Vec::new();
+    }
+    let learned = warmups(parameters, apps).into_iter();
+    let mut steps: Vec<Step> = learned.map(step(Purpose::Learn)).collect();
+    for (number, round) in left.iter().enumerate() {
+        let before = steps.last().map(|step| &step.round);
+        let settling = settling_round(parameters, before, round);
+        steps.extend(settling.map(step(Purpose::Settle)));
+        steps.push(step(Purpose::Measure)(round.clone()));
+        let next = left.get(number + 1).unwrap_or(round);
+        let seen = seen_round(parameters, round, next);
+        steps.extend(seen.map(step(Purpose::Learn)));
+    }
+    steps
+}
+
+/// The mode of a round's switches.
+fn mode_of(round: &Round) -> Mode {
+    round[0].1.mode
+}
+
+/// The mode whose switches leave memory as those of this one do: one in which prepage only watches reclaims nothing ahead.
+fn as_leaving(mode: Mode) -> Mode {
+    match mode {
+        Mode::Observe => Mode::Off,
+        mode => mode,
+    }
+}
+
+/// The round to be gone through before this one, after the one before, where that leaves memory otherwise than this one
+/// itself does: what its first switches find is to be what they find where its mode is always in force, and not what prepage
+/// reclaimed ahead in another one. Nor is an application used more recently than its sequence has it.
+fn settling_round(parameters: &Parameters, before: Option<&Round>, round: &Round) -> Option<Round> {
+    let mode = as_leaving(mode_of(round));
+    let order = |round: &Round| round.iter().map(|(index, _)| *index).collect::<Vec<_>>();
+    let is_alike =
+        |before: &Round| as_leaving(mode_of(before)) == mode && order(before) == order(round);
+    let is_needed = parameters.settles && !before.is_some_and(is_alike);
+    is_needed.then(|| of_another_block(round, FIRST_SETTLING_BLOCK, mode))
+}
+
+/// The same round in another mode, in a block that no sample has: so its choices are others.
+fn of_another_block(round: &Round, first_block: u32, mode: Mode) -> Round {
+    let turn = |(index, slot): &Turn| {
+        let block = first_block + slot.block;
+        let slot = Slot {
+            block,
+            mode,
+            ..slot.clone()
+        };
+        (*index, slot)
+    };
+    round.iter().map(turn).collect()
+}
+
+/// Whether prepage takes part in a run.
+fn has_prepage(parameters: &Parameters) -> bool {
+    parameters.modes.iter().any(|mode| mode.needs_prepage())
+}
+
 /// The switches before the samples of these applications that run at once.
-pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Round> {
+fn warmups(parameters: &Parameters, apps: &[&str]) -> Vec<Round> {
+    let mode = match has_prepage(parameters) {
+        true => parameters.learning_mode(),
+        false => Mode::Off,
+    };
     let orders = match parameters.setting {
         Setting::Together => sequences(parameters, apps.len()),
         Setting::Reclaimed | Setting::Pressure => vec![vec![0]],
@@ -123,24 +227,26 @@ pub fn warmups(parameters: &Parameters, apps: &[&str], mode: Mode) -> Vec<Round>
         let turn = |&index: &usize| (index, slot(apps[index], block, 0, mode));
         order.iter().map(turn).collect()
     };
-    blocks.map(round).collect()
+    let rounds = blocks.map(round);
+    match parameters.setting {
+        Setting::Together => rounds.map(in_turn).collect(),
+        Setting::Reclaimed | Setting::Pressure => rounds.collect(),
+    }
 }
 
 /// The round to be gone through after this one, which prepage did not see, for what it learns from it: helped, in another
-/// context than the samples of any block have. `None` where it saw the round, or is not to learn between samples.
-pub fn seen_round(parameters: &Parameters, unseen: &Round) -> Option<Round> {
-    let is_unseen = unseen.iter().all(|(_, slot)| !slot.mode.needs_prepage());
-    let has_prepage = parameters.modes.iter().any(|mode| mode.needs_prepage());
-    (parameters.keeps_learning && has_prepage && is_unseen).then(|| {
-        let mode = parameters.learning_mode();
-        let seen = |(index, slot): &Turn| {
-            let block = FIRST_SEEN_BLOCK + slot.block;
-            (
-                *index,
-                self::slot(&slot.app, block, slot.order as usize, mode),
-            )
-        };
-        unseen.iter().map(seen).collect()
+/// context than the samples of any block have, and in the order of the round that comes next. `None` where it saw the round,
+/// or is not to learn between samples.
+fn seen_round(parameters: &Parameters, unseen: &Round, next: &Round) -> Option<Round> {
+    let is_seen = mode_of(unseen).needs_prepage();
+    if is_seen || !parameters.keeps_learning || !has_prepage(parameters) {
+        return None;
+    }
+    let mut seen = of_another_block(unseen, FIRST_SEEN_BLOCK, parameters.learning_mode());
+    seen.sort_by_key(|(index, _)| next.iter().position(|(other, _)| other == index));
+    Some(match parameters.setting {
+        Setting::Together => in_turn(seen),
+        Setting::Reclaimed | Setting::Pressure => seen,
     })
 }
 
@@ -239,7 +345,7 @@ mod tests {
         let parameters = run(&[Mode::Resident, Mode::Off, Mode::Anon, Mode::Full]).parameters;
         let all = rounds(&parameters, &["gimp"]);
         for round in &all {
-            let seen = seen_round(&parameters, round);
+            let seen = seen_round(&parameters, round, round);
             let (_, sample) = &round[0];
             assert_eq!(seen.is_some(), !sample.mode.needs_prepage());
             for (index, slot) in seen.iter().flatten() {
@@ -253,7 +359,7 @@ mod tests {
         }
         let untold = run(&[Mode::Off, Mode::FullOnset]).parameters;
         let all_untold = rounds(&untold, &["gimp"]);
-        let seen = all_untold.iter().filter_map(|r| seen_round(&untold, r));
+        let seen = all_untold.iter().filter_map(|r| seen_round(&untold, r, r));
         let seen: Vec<Turn> = seen.flatten().collect();
         assert!(!seen.is_empty());
         assert!(seen.iter().all(|(_, slot)| slot.mode == Mode::FullOnset));
@@ -263,13 +369,13 @@ mod tests {
         };
         assert!(
             all.iter()
-                .all(|round| seen_round(&as_before, round).is_none())
+                .all(|round| seen_round(&as_before, round, round).is_none())
         );
         let unhelped = run(&[Mode::Resident, Mode::Off]).parameters;
         let all = rounds(&unhelped, &["gimp"]);
         assert!(
             all.iter()
-                .all(|round| seen_round(&unhelped, round).is_none()),
+                .all(|round| seen_round(&unhelped, round, round).is_none()),
             "there is no service"
         );
     }
@@ -298,7 +404,7 @@ mod tests {
             assert_eq!(of_a.count(), 4 * modes.len(), "{setting:?}");
             let seen = all
                 .iter()
-                .filter_map(|round| seen_round(&parameters, round));
+                .filter_map(|round| seen_round(&parameters, round, round));
             let seen: Vec<Round> = seen.collect();
             assert_eq!(seen.len(), all.len() / 2);
             assert!(!seen.iter().any(is_for_stalls), "they are to learn from");
@@ -349,10 +455,119 @@ mod tests {
         assert_eq!(keys.len(), 4 * all.len());
         for (number, round) in all.iter().enumerate() {
             let order: Vec<usize> = round.iter().map(|(index, _)| *index).collect();
-            assert_eq!(order, sequences(&parameters, 4)[number / 20]);
+            let mut expected = sequences(&parameters, 4)[number / 20].clone();
+            expected.rotate_left(number / 2 % 4);
+            assert_eq!(order, expected);
+            let positions: Vec<_> = round.iter().map(|(_, s)| s.position).collect();
+            assert_eq!(positions, [0, 1, 2, 3].map(Some));
             assert!(round.iter().all(|(_, s)| s.mode == round[0].1.mode));
         }
         let orders: HashSet<Vec<usize>> = sequences(&parameters, 4).into_iter().collect();
         assert!(orders.len() > 1);
+    }
+
+    /// Eight applications together, with this many rounds of each mode.
+    fn together(modes: &[Mode], rounds: u32) -> Parameters {
+        Parameters {
+            modes: modes.to_vec(),
+            rounds,
+            ..Parameters::of(Setting::Together)
+        }
+    }
+
+    const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+    #[test]
+    fn every_application_comes_by_at_every_position_of_a_sequence() {
+        let parameters = together(&[Mode::Off, Mode::Full], 8);
+        let all = rounds(&parameters, &EIGHT);
+        let samples = all.iter().flatten().filter(|(_, s)| !is_for_stalls(s));
+        let places: HashSet<_> = samples
+            .map(|(index, s)| (s.block / 8, *index, s.position, s.mode))
+            .collect();
+        assert_eq!(places.len(), 3 * 8 * 8 * 2);
+    }
+
+    #[test]
+    fn together_every_measured_round_follows_one_that_leaves_memory_as_it_does_in_the_same_order() {
+        use Mode::{Anon, File, Full, FullOnset, Observe, Off};
+        let order = |round: &Round| round.iter().map(|(i, _)| *i).collect::<Vec<_>>();
+        for modes in [
+            &[Off, Full][..],
+            &[Off, FullOnset],
+            &[Off],
+            &[Full],
+            &[Off, Observe, Anon, File, Full],
+        ] {
+            for (keeps_learning, warmup) in [(true, 6), (false, 6), (true, 0)] {
+                let parameters = Parameters {
+                    keeps_learning,
+                    warmup,
+                    ..together(modes, 10)
+                };
+                let all = rounds(&parameters, &EIGHT);
+                for left in [&all[..], &all[7..]] {
+                    let steps = steps(&parameters, &EIGHT, left);
+                    let measured = steps
+                        .iter()
+                        .filter(|step| measures(step))
+                        .map(|step| &step.round);
+                    assert!(measured.eq(left), "each once, in order");
+                    for pair in steps.windows(2).filter(|w| measures(&w[1])) {
+                        let (before, round) = (&pair[0].round, &pair[1].round);
+                        let (mode, mode_before) = (mode_of(round), mode_of(before));
+                        assert_eq!(mode.is_helped(), mode_before.is_helped(), "{modes:?}");
+                        assert_eq!(as_leaving(mode), as_leaving(mode_before));
+                        assert_eq!(order(before), order(round));
+                    }
+                    assert_ne!(steps[0].purpose, Purpose::Measure);
+                }
+            }
+        }
+    }
+
+    fn measures(step: &Step) -> bool {
+        step.purpose == Purpose::Measure
+    }
+
+    #[test]
+    fn what_only_settles_has_choices_of_its_own_and_is_no_more_than_is_needed() {
+        let parameters = together(&[Mode::Off, Mode::Full], 10);
+        let all = rounds(&parameters, &EIGHT);
+        let all_steps = steps(&parameters, &EIGHT, &all);
+        let blocks: HashSet<u32> = all.iter().flatten().map(|(_, s)| s.block).collect();
+        let of = |purpose| all_steps.iter().filter(move |step| step.purpose == purpose);
+        for step in of(Purpose::Settle) {
+            assert!(step.round.iter().all(|(_, s)| !blocks.contains(&s.block)));
+            assert!(step.round.iter().all(|(_, s)| !is_for_stalls(s)));
+        }
+        let settled = |mode| {
+            let of_mode = of(Purpose::Settle).filter(|step| mode_of(&step.round) == mode);
+            of_mode.count()
+        };
+        assert_eq!(settled(Mode::Off), 34, "one for each round in mode off");
+        assert!(
+            settled(Mode::Full) <= 34 / 2,
+            "what prepage learned from is mostly like it"
+        );
+        let before = Parameters {
+            settles: false,
+            ..parameters
+        };
+        let steps = steps(&before, &EIGHT, &all);
+        assert!(steps.iter().all(|step| step.purpose != Purpose::Settle));
+        assert!(super::steps(&before, &EIGHT, &[]).is_empty());
+    }
+
+    #[test]
+    fn one_application_alone_goes_through_no_more_than_before() {
+        let parameters = run(&[Mode::Resident, Mode::Off, Mode::Full]).parameters;
+        let all = rounds(&parameters, &["gimp"]);
+        let steps = steps(&parameters, &["gimp"], &all);
+        assert!(steps.iter().all(|step| step.purpose != Purpose::Settle));
+        let slots = || steps.iter().flat_map(|step| &step.round);
+        assert!(slots().all(|(_, slot)| slot.position.is_none()));
+        let unseen = all.iter().filter(|round| !mode_of(round).needs_prepage());
+        assert_eq!(steps.len(), all.len() + unseen.count());
     }
 }

@@ -1,18 +1,18 @@
 //! Measures rounds, again where a switch of one has to be discarded.
 
 use super::bench::{Bench, Running};
-use super::blocks::{self, Round};
+use super::blocks::{self, Purpose, Round, Step};
 use super::observe::Outcome;
 use super::{Options, cycle, footprint, together};
 use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::clock::now_ns;
 use crate::error::{Error, Result};
-use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, Switch, Writer};
+use crate::record::{Earlier, Line, Parameters, Setting, Slot, Switch, Writer};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// Measures what is left, after the switches from which prepage learns.
+/// Measures what is left, with all that is gone through before and between.
 pub fn measure_all(
     bench: &mut Bench,
     apps: &mut [Running],
@@ -23,30 +23,27 @@ pub fn measure_all(
 ) -> Result<()> {
     let parameters = &options.parameters;
     let names: Vec<&str> = apps.iter().map(|running| running.app.name).collect();
-    let mode = match bench.service {
-        Some(_) => parameters.learning_mode(),
-        None => Mode::Off,
-    };
-    for round in blocks::warmups(parameters, &names, mode) {
-        learn_from(bench, apps, parameters, &round, writer)?;
-    }
-    let start = now_ns();
     let mut pictures = options.screenshots.clone().map(|directory| Pictures {
         directory,
         taken: HashSet::new(),
     });
-    for (i, round) in left.iter().enumerate() {
-        let wanted = Wanted {
-            attempts: attempts(parameters.setting, false),
-            is_wanted: &|slot| !earlier.has(&blocks::key(slot)),
-            line: line(round),
-            pictures: pictures.as_mut(),
-        };
-        measure_round(bench, apps, parameters, round, wanted, writer)?;
-        if let Some(seen) = blocks::seen_round(parameters, round) {
-            learn_from(bench, apps, parameters, &seen, writer)?;
+    let start = now_ns();
+    let steps = blocks::steps(parameters, &names, left);
+    for (i, Step { purpose, round }) in steps.iter().enumerate() {
+        match purpose {
+            Purpose::Learn => learn_from(bench, apps, parameters, round, writer)?,
+            Purpose::Settle => settle(bench, apps, parameters, round)?,
+            Purpose::Measure => {
+                let wanted = Wanted {
+                    attempts: attempts(parameters.setting, false),
+                    is_wanted: &|slot| !earlier.has(&blocks::key(slot)),
+                    line: line(round),
+                    pictures: pictures.as_mut(),
+                };
+                measure_round(bench, apps, parameters, round, wanted, writer)?;
+            }
         }
-        let (done, count) = (i + 1, left.len());
+        let (done, count) = (i + 1, steps.len());
         let each_s = seconds_since(start) / done as f64;
         let left_s = each_s * (count - done) as f64;
         eprintln!("      {done}/{count}, {each_s:.1} s each, {left_s:.0} s left");
@@ -64,6 +61,20 @@ fn line(round: &Round) -> fn(Box<Switch>) -> Line {
         true => Line::Stalls,
         false => Line::Sample,
     }
+}
+
+/// Goes through a round for the state in which it leaves memory.
+fn settle(
+    bench: &mut Bench,
+    apps: &mut [Running],
+    parameters: &Parameters,
+    round: &Round,
+) -> Result<()> {
+    for (index, slot) in round {
+        // Whether it could be used or not: it is not recorded.
+        let _outcome = measure(bench, &mut apps[*index], parameters, slot)?;
+    }
+    Ok(())
 }
 
 /// Goes through a round for what prepage learns from it.

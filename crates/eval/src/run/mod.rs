@@ -179,16 +179,11 @@ fn say_how_long(parameters: &Parameters, left: &[Left<'_>]) {
     let sum = |count: fn(&Left<'_>) -> usize| left.iter().map(count).sum::<usize>() as u64;
     let apps = sum(|left| left.apps.len());
     let launches = sum(|left| left.launches.len());
-    let samples = sum(|left| left.rounds.iter().map(Vec::len).sum());
-    let seen = |left: &Left<'_>| -> u64 {
-        let seen = left
-            .rounds
-            .iter()
-            .filter_map(|round| blocks::seen_round(parameters, round));
-        seen.map(|round| round.len() as u64).sum()
+    let switches = |left: &Left<'_>| -> u64 {
+        let steps = blocks::steps(parameters, &names(left.apps), &left.rounds);
+        steps.iter().map(|step| step.round.len() as u64).sum()
     };
-    let switches =
-        apps * u64::from(parameters.warmup) + samples + left.iter().map(seen).sum::<u64>();
+    let switches: u64 = left.iter().map(switches).sum();
     let seconds = apps * START_S + launches * LAUNCH_S + switches * switch_s;
     let (switches, launches) = (counted(switches, "switch"), counted(launches, "launch"));
     duration::say(&format!("{switches}, {launches}"), seconds * 1_000);
