@@ -1,5 +1,5 @@
-//! The order of a run: blocks that hold every mode once, each in a seeded random order, and what is gone through between
-//! them. Pure.
+//! The order of a run: blocks that hold every mode once, pairs of them each in a seeded random order and its reverse, and
+//! what is gone through between them. Pure.
 
 use crate::error::Result;
 use crate::random::Random;
@@ -50,7 +50,7 @@ fn in_turn(mut round: Round) -> Round {
 /// Every slot of an application, in order.
 fn slots(parameters: &Parameters, app: &str) -> Vec<Slot> {
     let of_block = |block| {
-        let modes = modes(parameters, block).into_iter().enumerate();
+        let modes = modes(parameters, &[app], block).into_iter().enumerate();
         modes.map(move |(order, mode)| slot(app, block, order, mode))
     };
     let blocks = (0..parameters.samples).chain(stall_blocks(parameters));
@@ -90,11 +90,17 @@ pub fn launches(parameters: &Parameters, app: &str) -> Vec<Slot> {
         .collect()
 }
 
-/// The modes in the order that they have in a block.
-fn modes(parameters: &Parameters, block: u32) -> Vec<Mode> {
+/// The modes in the order that they have in a block of these applications. Blocks make mirrored pairs, the second in the
+/// order of the first reversed: so each mode comes before each other one as often as after it. Each application has orders of
+/// its own, where each has switches of its own.
+fn modes(parameters: &Parameters, apps: &[&str], block: u32) -> Vec<Mode> {
     let mut modes = parameters.modes.clone();
     modes.retain(|mode| *mode != Mode::Launch);
-    Random::stream(parameters.seed, &format!("block {block}")).shuffle(&mut modes);
+    let purpose = format!("modes {} {}", apps.join(","), block / 2);
+    Random::stream(parameters.seed, &purpose).shuffle(&mut modes);
+    if block % 2 == 1 {
+        modes.reverse();
+    }
     modes
 }
 
@@ -120,7 +126,7 @@ fn through_sequences(parameters: &Parameters, apps: &[&str]) -> Vec<Round> {
     for (block, sequence) in samples.chain(for_stalls) {
         let mut sequence = sequence.clone();
         sequence.rotate_left(block as usize % apps.len());
-        for (order, mode) in modes(parameters, block).into_iter().enumerate() {
+        for (order, mode) in modes(parameters, apps, block).into_iter().enumerate() {
             let turn = |&index: &usize| (index, slot(apps[index], block, order, mode));
             all.push(in_turn(sequence.iter().map(turn).collect()));
         }
@@ -300,7 +306,7 @@ pub fn choices(seed: u64, slot: &Slot, purpose: &str) -> Random {
 mod tests {
     use super::*;
     use crate::record::tests::{run, switch};
-    use std::collections::HashSet;
+    use std::collections::{HashMap, HashSet};
 
     #[test]
     fn every_block_holds_every_mode_once_and_orders_differ() {
@@ -321,6 +327,58 @@ mod tests {
         }
         assert!(orders.len() > 5);
         assert!(launches(&parameters, "chromium").is_empty(), "nobody asked");
+    }
+
+    #[test]
+    fn every_mode_comes_before_each_other_one_as_often_as_after_it() {
+        let modes = [
+            Mode::Resident,
+            Mode::Off,
+            Mode::Anon,
+            Mode::File,
+            Mode::Full,
+        ];
+        let reclaimed = Parameters {
+            samples: 8,
+            stall_blocks: 4,
+            ..run(&modes).parameters
+        };
+        let taken_out = [Mode::Off, Mode::Anon, Mode::Full];
+        let together = together(&taken_out, 6);
+        for (parameters, apps) in [(reclaimed, &["gimp"][..]), (together, &EIGHT)] {
+            let all = rounds(&parameters, apps);
+            for stalls in [true, false] {
+                let of_part = all
+                    .iter()
+                    .map(|round| &round[0].1)
+                    .filter(|s| is_for_stalls(s) == stalls);
+                let mut places: HashMap<(Mode, u32), u32> = HashMap::new();
+                for slot in of_part.clone() {
+                    places.insert((slot.mode, slot.block), slot.order);
+                }
+                let blocks: HashSet<u32> = of_part.map(|slot| slot.block).collect();
+                let before = |a, b| {
+                    let is_before = |block: &&u32| places[&(a, **block)] < places[&(b, **block)];
+                    blocks.iter().filter(is_before).count()
+                };
+                for &a in &parameters.modes {
+                    for &b in parameters.modes.iter().filter(|b| **b != a) {
+                        assert_eq!(before(a, b) * 2, blocks.len(), "{a:?} before {b:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_application_has_orders_of_its_own() {
+        let parameters = Parameters {
+            samples: 20,
+            ..run(&[Mode::Off, Mode::Full]).parameters
+        };
+        let order = |app| slots(&parameters, app).iter().map(|s| s.mode).collect();
+        let orders: HashSet<Vec<Mode>> = EIGHT.into_iter().map(order).collect();
+        assert!(orders.len() > 4, "{orders:?}");
     }
 
     #[test]
