@@ -190,7 +190,13 @@ fn as_leaving(mode: Mode) -> Mode {
 /// The round to be gone through before this one, after the one before, where that leaves memory otherwise than this one
 /// itself does: what its first switches find is to be what they find where its mode is always in force, and not what prepage
 /// reclaimed ahead in another one. Nor is an application used more recently than its sequence has it.
-fn settling_round(parameters: &Parameters, before: Option<&Round>, round: &Round) -> Option<Round> {
+///
+/// Before a round that is gone through again, nothing counts as `before`: its applications were left for the round after it.
+pub fn settling_round(
+    parameters: &Parameters,
+    before: Option<&Round>,
+    round: &Round,
+) -> Option<Round> {
     let mode = as_leaving(mode_of(round));
     let order = |round: &Round| round.iter().map(|(index, _)| *index).collect::<Vec<_>>();
     let is_alike =
@@ -290,16 +296,23 @@ impl Resumable for Line {
     }
 }
 
-/// The choices of one slot: the same for every mode of a block, so that a pair differs in nothing but the mode. Every
-/// attempt makes its own.
+/// The choices of one slot: the same for every mode of a block, and for every attempt at it, so that a pair differs in
+/// nothing but the mode, whichever of its switches were discarded.
 pub fn choices(seed: u64, slot: &Slot, purpose: &str) -> Random {
-    let Slot {
-        app,
-        block,
-        attempt,
-        ..
-    } = slot;
-    Random::stream(seed, &format!("{purpose} {app} {block} {attempt}"))
+    let Slot { app, block, .. } = slot;
+    Random::stream(seed, &format!("{purpose} {app} {block}"))
+}
+
+/// The slots of a round, each with that which its application has next, by which it is left: that of the round that comes
+/// next, or of the same round where none does.
+pub fn with_next<'a>(
+    round: &'a Round,
+    next: &'a Round,
+) -> impl Iterator<Item = (usize, &'a Slot, &'a Slot)> {
+    round.iter().map(|(index, slot)| {
+        let next = next.iter().find(|(other, _)| other == index);
+        (*index, slot, next.map_or(slot, |(_, next)| next))
+    })
 }
 
 #[cfg(test)]
@@ -368,6 +381,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn switches_of_a_block_have_the_same_choices_in_every_mode_and_attempt() {
+        let draw = |slot: &Slot| choices(1, slot, "context").next_u64();
+        let first = slot("gimp", 3, 0, Mode::Off);
+        let again = Slot {
+            mode: Mode::Full,
+            order: 1,
+            attempt: 2,
+            ..first.clone()
+        };
+        assert_eq!(draw(&first), draw(&again));
+        assert_ne!(draw(&first), draw(&slot("gimp", 4, 0, Mode::Off)));
+        assert_ne!(draw(&first), draw(&slot("evince", 3, 0, Mode::Off)));
+    }
+
+    #[test]
+    fn together_every_application_is_left_for_the_switch_that_it_has_next() {
+        let parameters = together(&[Mode::Off, Mode::Full], 4);
+        let all = rounds(&parameters, &EIGHT);
+        let steps = steps(&parameters, &EIGHT, &all);
+        let draw = |slot: &Slot| choices(1, slot, "context").next_u64();
+        let mut drawn: HashMap<(usize, u32), HashSet<u64>> = HashMap::new();
+        for pair in steps.windows(2) {
+            let left: Vec<_> = with_next(&pair[0].round, &pair[1].round).collect();
+            assert_eq!(left.len(), 8);
+            for (index, slot, next) in left {
+                assert_eq!(slot.app, EIGHT[index]);
+                assert!(pair[1].round.contains(&(index, next.clone())));
+                if measures(&pair[1]) {
+                    let of_block = drawn.entry((index, next.block)).or_default();
+                    of_block.insert(draw(next));
+                }
+            }
+        }
+        assert_eq!(drawn.len(), all.len() / 2 * 8);
+        assert!(drawn.values().all(|contexts| contexts.len() == 1));
+        let last = &steps[steps.len() - 1].round;
+        assert!(with_next(last, last).all(|(_, slot, next)| slot == next));
     }
 
     #[test]

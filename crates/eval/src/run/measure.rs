@@ -30,9 +30,10 @@ pub fn measure_all(
     let start = now_ns();
     let steps = blocks::steps(parameters, &names, left);
     for (i, Step { purpose, round }) in steps.iter().enumerate() {
+        let next = steps.get(i + 1).map_or(round, |step| &step.round);
         match purpose {
-            Purpose::Learn => learn_from(bench, apps, parameters, round, writer)?,
-            Purpose::Settle => settle(bench, apps, parameters, round)?,
+            Purpose::Learn => learn_from(bench, apps, parameters, (round, next), writer)?,
+            Purpose::Settle => settle(bench, apps, parameters, (round, next))?,
             Purpose::Measure => {
                 let wanted = Wanted {
                     attempts: attempts(parameters.setting, false),
@@ -40,7 +41,7 @@ pub fn measure_all(
                     line: line(round),
                     pictures: pictures.as_mut(),
                 };
-                measure_round(bench, apps, parameters, round, wanted, writer)?;
+                measure_round(bench, apps, parameters, (round, next), wanted, writer)?;
             }
         }
         let (done, count) = (i + 1, steps.len());
@@ -68,11 +69,11 @@ fn settle(
     bench: &mut Bench,
     apps: &mut [Running],
     parameters: &Parameters,
-    round: &Round,
+    (round, next): (&Round, &Round),
 ) -> Result<()> {
-    for (index, slot) in round {
+    for (index, slot, next) in blocks::with_next(round, next) {
         // Whether it could be used or not: it is not recorded.
-        let _outcome = measure(bench, &mut apps[*index], parameters, slot)?;
+        let _outcome = measure(bench, &mut apps[index], parameters, (slot, next))?;
     }
     Ok(())
 }
@@ -82,7 +83,7 @@ fn learn_from(
     bench: &mut Bench,
     apps: &mut [Running],
     parameters: &Parameters,
-    round: &Round,
+    with_next: (&Round, &Round),
     writer: &mut Writer,
 ) -> Result<()> {
     let wanted = Wanted {
@@ -91,7 +92,7 @@ fn learn_from(
         line: Line::Warmup,
         pictures: None,
     };
-    measure_round(bench, apps, parameters, round, wanted, writer)
+    measure_round(bench, apps, parameters, with_next, wanted, writer)
 }
 
 fn seconds_since(start_ns: u64) -> f64 {
@@ -141,7 +142,7 @@ fn measure_round(
     bench: &mut Bench,
     apps: &mut [Running],
     parameters: &Parameters,
-    round: &Round,
+    (round, next): (&Round, &Round),
     mut wanted: Wanted<'_>,
     writer: &mut Writer,
 ) -> Result<()> {
@@ -152,13 +153,18 @@ fn measure_round(
         .collect();
     while let Some(attempt) = attempts.next() {
         let mut reason = None;
-        for ((index, slot), is_missing) in round.iter().zip(&mut missing) {
+        if attempt > 0
+            && let Some(settling) = blocks::settling_round(parameters, None, round)
+        {
+            settle(bench, apps, parameters, (&settling, round))?;
+        }
+        for ((index, slot, next), is_missing) in blocks::with_next(round, next).zip(&mut missing) {
             let slot = Slot {
                 attempt,
                 ..slot.clone()
             };
             let start = now_ns();
-            let outcome = measure(bench, &mut apps[*index], parameters, &slot)?;
+            let outcome = measure(bench, &mut apps[index], parameters, (&slot, next))?;
             match outcome {
                 _ if !*is_missing => {}
                 Ok(switch) => {
@@ -185,15 +191,15 @@ fn measure_round(
     Ok(())
 }
 
-/// Measures one switch, in the way of its setting.
+/// Measures one switch, in the way of its setting; together, its application is left for the one that it has `next`.
 fn measure(
     bench: &mut Bench,
     running: &mut Running,
     parameters: &Parameters,
-    slot: &Slot,
+    (slot, next): (&Slot, &Slot),
 ) -> Result<Outcome> {
     let outcome = match parameters.setting {
-        Setting::Together => together::measure(bench, running, parameters, slot),
+        Setting::Together => together::measure(bench, running, parameters, slot, next),
         Setting::Reclaimed | Setting::Pressure => cycle::measure(bench, running, parameters, slot),
     };
     match (why_over(bench, running), outcome) {

@@ -8,12 +8,14 @@ use crate::error::Result;
 use crate::reclaim;
 use crate::record::{Parameters, Slot};
 
-/// Switches to an application from the one before, then uses it. prepage stays in the slot's mode throughout.
+/// Switches to an application from the one before, then uses it, as the slot says that it has `next`: the context of a
+/// switch is that of its own slot, whatever was gone through before. prepage stays in the slot's mode throughout.
 pub fn measure(
     bench: &mut Bench,
     running: &mut Running,
     parameters: &Parameters,
     slot: &Slot,
+    next: &Slot,
 ) -> Result<Outcome> {
     let Left { picture, context } = match running.left.take() {
         Some(left) => left,
@@ -30,11 +32,11 @@ pub fn measure(
         state: reclaim::look(&running.group, bench.service_group())?,
     };
     let outcome = observe(bench, running, parameters, slot, prepared)?;
-    running.left = Some(use_it(bench, running, parameters.seed, slot)?);
+    running.left = Some(use_it(bench, running, parameters.seed, next)?);
     Ok(outcome)
 }
 
-/// Changes the application's context; it is left as it then is.
+/// Changes the application's context to that of a slot; it is left as it then is.
 fn use_it(bench: &mut Bench, running: &mut Running, seed: u64, slot: &Slot) -> Result<Left> {
     let context = change_context(bench, running, seed, slot)?;
     // Roles are read while that costs the application nothing.
