@@ -20,7 +20,7 @@ pub const ZRAM: &str = "zram";
 const MTHP: &str = "mthp_";
 
 /// What this program is called in records.
-const OWN: &str = "prepage-eval";
+pub const OWN: &str = "prepage-eval";
 
 /// Its version, with the commit that it is built from where that is known.
 pub const VERSION: &str = env!("PREPAGE_EVAL_VERSION");
@@ -49,10 +49,8 @@ pub fn machine(hierarchies: &Hierarchies, disk_place: &Path) -> Machine {
     };
     let meminfo = sysfs::read("/proc/meminfo").unwrap_or_default();
     let total = value_of(&meminfo, "MemTotal").unwrap_or_default();
-    let release = sysfs::read("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let build = sysfs::read("/proc/sys/kernel/version").unwrap_or_default();
     Machine {
-        kernel: format!("{release} {build}"),
+        kernel: kernel(),
         cpu_model: value_of(&cpuinfo, "model name").unwrap_or_default(),
         cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
         memory_bytes: total
@@ -68,6 +66,13 @@ pub fn machine(hierarchies: &Hierarchies, disk_place: &Path) -> Machine {
         disk_read_bytes_per_s: None,
         settings: settings(),
     }
+}
+
+/// The kernel's release and build.
+pub fn kernel() -> String {
+    let release = sysfs::read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let build = sysfs::read("/proc/sys/kernel/version").unwrap_or_default();
+    format!("{release} {build}")
 }
 
 /// The swap devices in use.

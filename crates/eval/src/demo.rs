@@ -101,7 +101,7 @@ fn measure_launches(options: &DemoOptions) -> Result<PathBuf> {
         installs: false,
         prepage_bin: options.prepage_bin.clone(),
         out: out.clone(),
-        resume: false,
+        resume: None,
     })?;
     Ok(out)
 }

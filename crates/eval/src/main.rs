@@ -62,7 +62,7 @@ use launch::record::Learn;
 use launch::scenario::{self, Scenario};
 use mthp::Mthp;
 use output::print_line;
-use record::{Factors, Mode, Parameters, Setting};
+use record::{Factors, Mode, Parameters, Resume, Setting};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -237,9 +237,17 @@ struct RunArguments {
     /// The record: JSON lines.
     #[arg(long, value_name = "FILE", default_value = "records.jsonl")]
     out: PathBuf,
-    /// Continue the record: what it holds is not measured again.
-    #[arg(long)]
-    resume: bool,
+    /// Continue the record: whole blocks that it holds are not measured again. It goes on only by the same build of prepage,
+    /// on the same kernel and with the same swap, or =anyway.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "alike"
+    )]
+    resume: Option<Resume>,
     /// Keep what prepage recorded of each switch of mode observe in this file as well, for `simulate`.
     #[arg(long, value_name = "FILE")]
     switches: Option<PathBuf>,
@@ -441,9 +449,17 @@ struct LaunchArguments {
     /// The record: JSON lines.
     #[arg(long, value_name = "FILE", default_value = "launches.jsonl")]
     out: PathBuf,
-    /// Continue the record: what it holds is not measured again.
-    #[arg(long)]
-    resume: bool,
+    /// Continue the record: whole blocks that it holds are not measured again. It goes on only by the same build of prepage,
+    /// on the same kernel and with the same swap, or =anyway.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "alike"
+    )]
+    resume: Option<Resume>,
     /// The directory of prepage; by default that of this program.
     #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
@@ -529,9 +545,17 @@ struct IdleArguments {
     /// The record: JSON lines.
     #[arg(long, value_name = "FILE", default_value = "idle.jsonl")]
     out: PathBuf,
-    /// Continue the record: what it holds is not measured again.
-    #[arg(long)]
-    resume: bool,
+    /// Continue the record: whole blocks that it holds are not measured again. It goes on only by the same build of prepage,
+    /// on the same kernel and with the same swap, or =anyway.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "alike"
+    )]
+    resume: Option<Resume>,
     /// The directory of prepage and prepaged; by default that of this program.
     #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,

@@ -18,7 +18,9 @@ pub use factors::Factors;
 pub use file::{Writer, first_kind, open, read, read_values};
 pub use longest::Longest;
 pub use mode::Mode;
-pub use resume::{Earlier, Resumable, check_out};
+pub use resume::{
+    Circumstances, Earlier, Resumable, Resume, check_out, last_sessions, retain_incomplete,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 pub use timeline::{Reading, Timeline};

@@ -15,6 +15,7 @@ pub mod study;
 pub mod text;
 mod zipf;
 
+use crate::record::Resume;
 use crate::swap::SwapKind;
 use mode::IdleMode;
 use record::Parameters;
@@ -35,7 +36,7 @@ pub struct IdleOptions {
     /// The record.
     pub out: PathBuf,
     /// Continue that record.
-    pub resume: bool,
+    pub resume: Option<Resume>,
 }
 
 /// The modes of a run if none are named: all, in their order.

@@ -6,7 +6,7 @@ use super::mode::IdleMode;
 use crate::error::{Error, Result};
 use crate::processes::Counters;
 use crate::reclaim::State;
-use crate::record::{FORMAT, Machine, Resumable, read_values};
+use crate::record::{Circumstances, FORMAT, Machine, Resumable, last_sessions, read_values};
 use crate::swap::SwapKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -161,6 +161,8 @@ impl Slot {
 impl Resumable for Line {
     type Parameters = Parameters;
     type Key = Key;
+    /// Service and block.
+    type Block = (String, u32);
 
     fn read(path: &Path) -> Result<Vec<Self>> {
         read(path)
@@ -173,19 +175,28 @@ impl Resumable for Line {
         Parameters { samples, ..earlier } == *parameters
     }
 
+    fn circumstances(&self) -> Option<Circumstances> {
+        let Self::Idle(run) = self else { return None };
+        Some(Circumstances::recorded(&run.machine, &run.versions))
+    }
+
     fn key(&self) -> Option<Key> {
         match self {
             Self::Wakeup(wakeup) => Some(wakeup.slot.key()),
             _ => None,
         }
     }
+
+    fn block(&self) -> Option<Self::Block> {
+        self.key().map(|(service, block, _)| (service, block))
+    }
 }
 
-/// Reads a record.
+/// Reads a record, each block's wakeups of one session.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     let lines: Vec<Line> = read_values(path)?;
     let cause = match lines.first() {
-        Some(Line::Idle(run)) if run.format == FORMAT => return Ok(lines),
+        Some(Line::Idle(run)) if run.format == FORMAT => return Ok(last_sessions(lines)),
         Some(Line::Idle(run)) => format!("format {}; this program reads {FORMAT}", run.format),
         _ => "the first line does not hold the circumstances of a run".into(),
     };

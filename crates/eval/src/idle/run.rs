@@ -13,7 +13,7 @@ use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::random::Random;
-use crate::record::{Earlier, FORMAT, Writer, check_out};
+use crate::record::{Earlier, FORMAT, Writer, check_out, retain_incomplete};
 use crate::restore::Restorer;
 use crate::service::Service;
 
@@ -33,7 +33,8 @@ pub fn run(options: &IdleOptions) -> Result<()> {
         .into_iter()
         .map(|kind| {
             let mut slots = slots(parameters, kind.name);
-            slots.retain(|slot| !earlier.has(&slot.key()));
+            let is_missing = |slot: &Slot| !earlier.has(&slot.key());
+            retain_incomplete(&mut slots, |slot| slot.block, is_missing);
             (kind, slots)
         })
         .filter(|(_, slots)| !slots.is_empty())
@@ -41,6 +42,7 @@ pub fn run(options: &IdleOptions) -> Result<()> {
     if left.is_empty() {
         return Ok(());
     }
+    earlier.check_build()?;
     let counts: Vec<usize> = left.iter().map(|(_, slots)| slots.len()).collect();
     say_how_long(parameters, &counts);
     let mut restorer = Restorer::start()?;

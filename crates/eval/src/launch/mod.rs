@@ -30,6 +30,7 @@ pub mod text;
 pub mod usage;
 mod workloads;
 
+use crate::record::Resume;
 use record::Parameters;
 pub use run::run;
 use scenario::Scenario;
@@ -49,7 +50,7 @@ pub struct LaunchOptions {
     /// The record.
     pub out: PathBuf,
     /// Continue that record.
-    pub resume: bool,
+    pub resume: Option<Resume>,
 }
 
 impl Parameters {

@@ -3,7 +3,7 @@
 use super::activity::Activity;
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
-use crate::record::{FORMAT, Machine, Resumable, read_values};
+use crate::record::{Circumstances, FORMAT, Machine, Resumable, read_values};
 use crate::settle::FrameRecord;
 use crate::throttle::Throttle;
 use serde::{Deserialize, Serialize};
@@ -320,6 +320,8 @@ impl Slot {
 impl Resumable for Line {
     type Parameters = Parameters;
     type Key = Key;
+    /// No block is known as one here.
+    type Block = ();
 
     fn read(path: &Path) -> Result<Vec<Self>> {
         read(path)
@@ -335,6 +337,17 @@ impl Resumable for Line {
             ..run.parameters.clone()
         };
         asked == *parameters
+    }
+
+    fn circumstances(&self) -> Option<Circumstances> {
+        let Self::Launches(run) = self else {
+            return None;
+        };
+        Some(Circumstances::recorded(&run.machine, &run.versions))
+    }
+
+    fn block(&self) -> Option<()> {
+        None
     }
 
     fn key(&self) -> Option<Key> {

@@ -1,6 +1,6 @@
 //! Writes and reads records: the only place that does.
 
-use super::{FORMAT, Line};
+use super::{FORMAT, Line, last_sessions};
 use crate::error::{Context, Error, Result};
 use flate2::read::MultiGzDecoder;
 use serde::Serialize;
@@ -58,12 +58,12 @@ fn whole_lines_bytes(mut file: &File) -> std::io::Result<u64> {
     Ok(whole)
 }
 
-/// Reads a record of switches.
+/// Reads a record of switches, each block's of one session.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     let mut lines: Vec<Line> = read_values(path)?;
     check_first(&lines).map_err(|cause| Error::new("read", path.display(), cause))?;
     name_application(&mut lines);
-    Ok(lines)
+    Ok(last_sessions(lines))
 }
 
 /// Before there were several applications, a line did not say which one it is of: that of the run.

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::random::Random;
-use crate::record::{self, Line, Mode, Parameters, Resumable, Setting, Slot};
+use crate::record::{self, Circumstances, Line, Mode, Parameters, Resumable, Setting, Slot};
 use crate::statistics::SAMPLES_MIN;
 use std::ops::Range;
 use std::path::Path;
@@ -273,6 +273,8 @@ pub fn key(slot: &Slot) -> Key {
 impl Resumable for Line {
     type Parameters = Parameters;
     type Key = Key;
+    /// Application, block, and whether it is a launch: each of these is by itself.
+    type Block = (String, u32, bool);
 
     fn read(path: &Path) -> Result<Vec<Self>> {
         record::read(path)
@@ -288,11 +290,21 @@ impl Resumable for Line {
         asked == *parameters
     }
 
+    fn circumstances(&self) -> Option<Circumstances> {
+        let Self::Run(run) = self else { return None };
+        Some(Circumstances::recorded(&run.machine, &run.versions))
+    }
+
     fn key(&self) -> Option<Key> {
         match self {
             Self::Sample(switch) | Self::Stalls(switch) => Some(key(&switch.slot)),
             _ => None,
         }
+    }
+
+    fn block(&self) -> Option<Self::Block> {
+        let (app, block, mode) = self.key()?;
+        Some((app, block, mode == Mode::Launch))
     }
 }
 

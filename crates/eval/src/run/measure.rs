@@ -8,7 +8,7 @@ use crate::attempts::Attempts;
 use crate::circumstances;
 use crate::clock::now_ns;
 use crate::error::{Error, Result};
-use crate::record::{Earlier, Line, Parameters, Setting, Slot, Switch, Writer};
+use crate::record::{Line, Parameters, Setting, Slot, Switch, Writer};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -18,7 +18,6 @@ pub fn measure_all(
     apps: &mut [Running],
     options: &Options,
     left: &[Round],
-    earlier: &Earlier<Line>,
     writer: &mut Writer,
 ) -> Result<()> {
     let parameters = &options.parameters;
@@ -37,7 +36,6 @@ pub fn measure_all(
             Purpose::Measure => {
                 let wanted = Wanted {
                     attempts: attempts(parameters.setting, false),
-                    is_wanted: &|slot| !earlier.has(&blocks::key(slot)),
                     line: line(round),
                     pictures: pictures.as_mut(),
                 };
@@ -88,7 +86,6 @@ fn learn_from(
 ) -> Result<()> {
     let wanted = Wanted {
         attempts: attempts(parameters.setting, true),
-        is_wanted: &|_| true,
         line: Line::Warmup,
         pictures: None,
     };
@@ -114,8 +111,6 @@ fn attempts(setting: Setting, is_warmup: bool) -> Attempts {
 struct Wanted<'a> {
     /// How often it may be gone through.
     attempts: Attempts,
-    /// Which of its slots; the others are gone through for what they do to these.
-    is_wanted: &'a dyn Fn(&Slot) -> bool,
     /// What their switches are in the record.
     line: fn(Box<Switch>) -> Line,
     /// Where pictures are wanted.
@@ -137,7 +132,7 @@ impl Pictures {
     }
 }
 
-/// Goes through a round until every slot that is wanted has a switch that can be used, or the attempts are over.
+/// Goes through a round until every slot has a switch that can be used, or the attempts are over.
 fn measure_round(
     bench: &mut Bench,
     apps: &mut [Running],
@@ -147,10 +142,7 @@ fn measure_round(
     writer: &mut Writer,
 ) -> Result<()> {
     let mut attempts = wanted.attempts;
-    let mut missing: Vec<bool> = round
-        .iter()
-        .map(|(_, slot)| (wanted.is_wanted)(slot))
-        .collect();
+    let mut missing = vec![true; round.len()];
     while let Some(attempt) = attempts.next() {
         let mut reason = None;
         if attempt > 0

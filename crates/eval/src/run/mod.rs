@@ -19,7 +19,9 @@ use crate::apps::{self, App};
 use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
-use crate::record::{Earlier, Line, Mode, Parameters, Setting, Slot, check_out};
+use crate::record::{
+    Earlier, Line, Mode, Parameters, Resume, Setting, Slot, check_out, retain_incomplete,
+};
 use crate::restore::Restorer;
 use crate::swap::Swap;
 use blocks::Round;
@@ -34,7 +36,7 @@ pub struct Options {
     /// The record.
     pub out: PathBuf,
     /// Continue that record.
-    pub resume: bool,
+    pub resume: Option<Resume>,
     /// Where to keep what prepage recorded of each switch of mode observe, for the simulator.
     pub switches: Option<PathBuf>,
     /// Where prepage's binaries are.
@@ -53,7 +55,7 @@ impl Options {
         Self {
             parameters,
             out,
-            resume: false,
+            resume: None,
             switches: None,
             prepage_bin: None,
             swap_bytes: Swap::BYTES,
@@ -96,27 +98,31 @@ pub fn run(options: &Options) -> Result<()> {
         .chunks(at_once)
         .map(|some| Left::of(some, parameters, &earlier));
     let left: Vec<Left<'_>> = left.filter(|left| !left.is_empty()).collect();
+    if !left.is_empty() {
+        earlier.check_build()?;
+    }
     say_how_long(parameters, &left);
     for left in left {
         let mut restorer = Restorer::start()?;
+        let ground = setup::lay_ground(options, &mut restorer)?;
+        let is_first = writer.is_none();
+        let writer = match &mut writer {
+            Some(writer) => writer,
+            none => none.insert(earlier.writer(&options.out)?),
+        };
         let SetUp {
             mut bench,
             mut running,
             run: first_line,
             launched,
-        } = setup::set_up(options, &apps, &left, writer.is_none(), &mut restorer)?;
-        let writer = match &mut writer {
-            Some(writer) => writer,
-            none => {
-                let writer = none.insert(earlier.writer(&options.out)?);
-                writer.write(&Line::Run(Box::new(first_line)))?;
-                writer
-            }
-        };
+        } = setup::set_up(options, ground, &apps, &left, is_first)?;
+        if is_first {
+            writer.write(&Line::Run(Box::new(first_line)))?;
+        }
         launched.iter().try_for_each(|line| writer.write(line))?;
         let rounds = &left.rounds;
         if !rounds.is_empty() {
-            measure::measure_all(&mut bench, &mut running, options, rounds, &earlier, writer)?;
+            measure::measure_all(&mut bench, &mut running, options, rounds, writer)?;
         }
     }
     Ok(())
@@ -149,7 +155,8 @@ impl<'a> Left<'a> {
             .iter()
             .flat_map(|app| blocks::launches(parameters, app.name));
         let mut rounds = blocks::rounds(parameters, &names(apps));
-        rounds.retain(|round| round.iter().any(|(_, slot)| is_missing(slot)));
+        let lacks = |round: &Round| round.iter().any(|(_, slot)| is_missing(slot));
+        retain_incomplete(&mut rounds, |round| round[0].1.block, lacks);
         Self {
             apps,
             launches: launches.filter(is_missing).collect(),

@@ -44,13 +44,12 @@ pub struct SetUp {
 /// disk's speed takes a while to measure: only where it `is_first` of the run, whose circumstances are recorded.
 pub fn set_up(
     options: &Options,
+    ground: Ground,
     all: &[App],
     left: &Left<'_>,
     is_first: bool,
-    restorer: &mut Restorer,
 ) -> Result<SetUp> {
     let apps = left.apps;
-    let ground = lay_ground(options, restorer)?;
     // Before anything runs that reads.
     let speed = || sequential_bytes_per_s(&ground.places.disk);
     let disk_read_bytes_per_s = is_first.then(speed).flatten();
@@ -170,8 +169,11 @@ fn measure_launches(
     Ok(lines)
 }
 
-/// The ground with the factors of the run.
-fn lay_ground(options: &Options, restorer: &mut Restorer) -> Result<Ground> {
+/// Lays the ground, with the factors of the run.
+///
+/// # Errors
+/// Where the machine cannot be made so.
+pub fn lay_ground(options: &Options, restorer: &mut Restorer) -> Result<Ground> {
     let factors = &options.parameters.factors;
     let swap = Swap {
         kind: factors.swap,
