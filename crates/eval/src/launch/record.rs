@@ -3,11 +3,12 @@
 use super::activity::Activity;
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
-use crate::record::{Circumstances, FORMAT, Machine, Resumable, read_values};
+use crate::record::{Circumstances, FORMAT, Machine, Resumable, last_sessions, read_values};
 use crate::settle::FrameRecord;
 use crate::throttle::Throttle;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 
 /// One line.
@@ -320,8 +321,8 @@ impl Slot {
 impl Resumable for Line {
     type Parameters = Parameters;
     type Key = Key;
-    /// No block is known as one here.
-    type Block = ();
+    /// Program, or how many at once, and block; whose launches are not compared by blocks are in none.
+    type Block = (Discriminant<Key>, String, u32);
 
     fn read(path: &Path) -> Result<Vec<Self>> {
         read(path)
@@ -346,8 +347,14 @@ impl Resumable for Line {
         Some(Circumstances::recorded(&run.machine, &run.versions))
     }
 
-    fn block(&self) -> Option<()> {
-        None
+    fn block(&self) -> Option<Self::Block> {
+        let key = self.key()?;
+        let kind = discriminant(&key);
+        match key {
+            Key::One(program, block, _) => Some((kind, program, block)),
+            Key::AtOnce(count, block, _) => Some((kind, count.to_string(), block)),
+            Key::OverTime(..) => None,
+        }
     }
 
     fn key(&self) -> Option<Key> {
@@ -362,11 +369,11 @@ impl Resumable for Line {
     }
 }
 
-/// Reads a record of launches.
+/// Reads a record of launches, each block's of one session.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     let lines: Vec<Line> = read_values(path)?;
     let cause = match lines.first() {
-        Some(Line::Launches(run)) if run.format == FORMAT => return Ok(lines),
+        Some(Line::Launches(run)) if run.format == FORMAT => return Ok(last_sessions(lines)),
         Some(Line::Launches(run)) => format!("format {}; this program reads {FORMAT}", run.format),
         _ => "the first line does not hold the circumstances of a run".into(),
     };

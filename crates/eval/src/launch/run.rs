@@ -19,7 +19,7 @@ use crate::duration::{self, counted};
 use crate::error::{Error, Result};
 use crate::ground::only_run;
 use crate::packages;
-use crate::record::{Earlier, FORMAT, Writer, check_out};
+use crate::record::{Earlier, FORMAT, Writer, check_out, retain_incomplete};
 use crate::restore::Restorer;
 use crate::service;
 
@@ -89,8 +89,9 @@ struct Slots {
 
 impl Slots {
     fn of(program: &str, parameters: &Parameters, earlier: &Earlier<Line>) -> Self {
-        let mut timed = order::slots(parameters, program);
-        timed.retain(|slot| !earlier.has(&slot.key()));
+        let timed = left_of_blocks(order::slots(parameters, program), |slot| {
+            earlier.has(&slot.key())
+        });
         let mut over_time = order::timelines(parameters, program);
         over_time.retain(|slot| !earlier.has(&slot.key_over_time()));
         Self { timed, over_time }
@@ -103,6 +104,17 @@ impl Slots {
     fn has(&self, scenario: Scenario) -> bool {
         self.timed.iter().any(|slot| slot.scenario == scenario)
     }
+}
+
+/// The slots of a program's blocks that a record does not hold whole. Where it holds some and none that needs a launch
+/// sequence, prepage left the program alone, and such a one is not missing.
+fn left_of_blocks(mut slots: Vec<Slot>, has: impl Fn(&Slot) -> bool) -> Vec<Slot> {
+    let mut held = slots.iter().filter(|slot| has(slot)).peekable();
+    let is_left_alone = held.peek().is_some() && !held.any(|slot| slot.scenario.needs_sequence());
+    let is_asked = |slot: &Slot| !(is_left_alone && slot.scenario.needs_sequence());
+    let is_missing = |slot: &Slot| is_asked(slot) && !has(slot);
+    retain_incomplete(&mut slots, |slot| slot.block, is_missing);
+    slots
 }
 
 /// Says about how long it takes to measure what a record lacks of these programs.
@@ -340,6 +352,31 @@ pub fn show(launch: &Launch, is_learning: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_of_which_a_launch_is_missing_is_measured_again_but_for_what_is_left_alone() {
+        let slot = |block, scenario| Slot {
+            program: "git".into(),
+            block,
+            order: 0,
+            scenario,
+            attempt: 0,
+        };
+        let blocks = |number| {
+            let scenarios = [Scenario::Cold, Scenario::Fast, Scenario::Sorted];
+            (0..number).flat_map(move |block| scenarios.map(|scenario| slot(block, scenario)))
+        };
+        let all: Vec<Slot> = blocks(3).collect();
+        let left = |held: &[Slot]| left_of_blocks(all.clone(), |slot| held.contains(slot));
+        assert_eq!(left(&[]), all);
+        assert_eq!(left(&all), []);
+        assert_eq!(left(&all[..4]), all[3..], "the second is begun");
+        assert_eq!(left(&all[..6]), all[6..]);
+        let unhelped = |slot: &&Slot| slot.scenario != Scenario::Sorted;
+        let alone: Vec<Slot> = all.iter().filter(unhelped).cloned().collect();
+        assert_eq!(left(&alone), [], "nothing more can be measured");
+        assert_eq!(left(&alone[..5]), all[6..]);
+    }
 
     #[test]
     fn a_run_takes_what_its_settings_make_it_take() {

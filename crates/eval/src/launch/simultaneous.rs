@@ -8,7 +8,7 @@ use super::record::{CacheState, Key, Line, Parameters, Simultaneous, has_fetched
 use super::scenario::Scenario;
 use crate::circumstances::{system_counters, system_since};
 use crate::error::Result;
-use crate::record::{Earlier, Writer};
+use crate::record::{Earlier, Writer, retain_incomplete};
 use std::collections::BTreeMap;
 
 /// Repetitions of each number of programs and scenario.
@@ -17,7 +17,7 @@ const RUNS_MAX: u32 = 5;
 /// One measurement: how many at once, block, place in the block, and scenario.
 pub type Turn = (usize, u32, u32, Scenario);
 
-/// What is asked for and a record does not hold.
+/// What is asked for, of the blocks that a record does not hold whole.
 pub fn left(parameters: &Parameters, earlier: &Earlier<Line>) -> Vec<Turn> {
     let mut left = Vec::new();
     for &count in &parameters.simultaneous {
@@ -27,7 +27,9 @@ pub fn left(parameters: &Parameters, earlier: &Earlier<Line>) -> Vec<Turn> {
             left.extend(turns.map(|(order, scenario)| (count, block, order, scenario)));
         }
     }
-    left.retain(|&(count, block, _, scenario)| !earlier.has(&Key::AtOnce(count, block, scenario)));
+    let is_missing =
+        |&(count, block, _, scenario): &Turn| !earlier.has(&Key::AtOnce(count, block, scenario));
+    retain_incomplete(&mut left, |&(count, block, ..)| (count, block), is_missing);
     left
 }
 
