@@ -63,7 +63,8 @@ impl Ground {
             restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
         }
         let hierarchies = Hierarchies::find()?;
-        restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
+        let undo = hierarchies.undo(&name);
+        undo.iter().try_for_each(|undo| restorer.register(undo))?;
         Ok(Self {
             name,
             places,

@@ -2,11 +2,17 @@
 
 use crate::clock::sleep_ms;
 use crate::error::{Context, Error, Result};
+use crate::restore::Undo;
 use crate::sysfs;
 use prepage_kernel::cgroup::{self, Cgroup, Hierarchy, Version};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+const MEMORY: &str = "memory";
+
+/// The controllers that a group hands on to those below (version 2).
+const HANDED_ON: &str = "cgroup.subtree_control";
 
 /// Where this machine mounts what.
 #[derive(Clone, Debug)]
@@ -64,6 +70,14 @@ impl Hierarchies {
     pub fn to_remove(&self, relative: &str) -> Vec<PathBuf> {
         self.directories(relative)
     }
+
+    /// What undoes a top group of this name, to be registered in this order before it is made: so the group is removed
+    /// before its controller is taken back.
+    pub fn undo(&self, relative: &str) -> Vec<Undo> {
+        let handed_on = (!self.memory_v1).then(|| undo_enabling(&self.memory, MEMORY));
+        let groups = Undo::Groups(self.to_remove(relative));
+        handed_on.flatten().into_iter().chain([groups]).collect()
+    }
 }
 
 /// One control group, in every hierarchy that matters here.
@@ -86,7 +100,7 @@ impl Group {
             fs::create_dir_all(directory).context("make", directory.display())?;
         }
         if !hierarchies.memory_v1 {
-            enable_above(&hierarchies.memory, relative, "memory")?;
+            enable_above(&hierarchies.memory, relative, MEMORY)?;
         }
         let has_unified = hierarchies.unified.is_some() || !hierarchies.memory_v1;
         Ok(Self {
@@ -257,11 +271,21 @@ pub struct GroupResidency {
 pub fn enable_above(mount: &Path, relative: &str, controller: &str) -> Result<()> {
     let mut directory = mount.to_path_buf();
     for part in Path::new(relative).components() {
-        let control = directory.join("cgroup.subtree_control");
+        let control = directory.join(HANDED_ON);
         sysfs::write(control, &format!("+{controller}"))?;
         directory.push(part);
     }
     Ok(())
+}
+
+/// What takes a controller back that [`enable_above`] has the root hand on, once the groups that it is for are removed;
+/// `None` where it is handed on already. Those groups' own hand it on no longer than they are there.
+pub fn undo_enabling(mount: &Path, controller: &str) -> Option<Undo> {
+    let path = mount.join(HANDED_ON);
+    let handed_on = sysfs::read(&path)?;
+    let is_there = handed_on.split_whitespace().any(|name| name == controller);
+    let contents = format!("-{controller}");
+    (!is_there).then_some(Undo::Value { path, contents })
 }
 
 /// The directory and those below it, deepest first.
@@ -349,6 +373,33 @@ mod tests {
             mount_point: mount_point.into(),
             root: "/".into(),
         }
+    }
+
+    #[test]
+    fn a_controller_is_taken_back_where_it_was_not_handed_on_after_the_groups() {
+        let mount = std::env::temp_dir().join(format!("prepage-mount-{}", std::process::id()));
+        fs::create_dir(&mount).unwrap();
+        let hierarchies = Hierarchies {
+            memory: mount.clone(),
+            memory_v1: false,
+            unified: None,
+        };
+        let groups = Undo::Groups(vec![mount.join("run")]);
+        let path = mount.join(HANDED_ON);
+        fs::write(&path, "cpu memory.other\n").unwrap();
+        let contents = "-memory".to_owned();
+        let value = Undo::Value { path, contents };
+        // They are carried out backwards.
+        assert_eq!(hierarchies.undo("run"), [value, groups.clone()]);
+        fs::write(mount.join(HANDED_ON), "cpu memory\n").unwrap();
+        let as_it_was = std::slice::from_ref(&groups);
+        assert_eq!(hierarchies.undo("run"), as_it_was);
+        let v1 = Hierarchies {
+            memory_v1: true,
+            ..hierarchies
+        };
+        assert_eq!(v1.undo("run"), [groups], "version 1 hands nothing on");
+        fs::remove_dir_all(&mount).unwrap();
     }
 
     #[test]

@@ -20,11 +20,11 @@ use std::process::{Child, Command, Stdio};
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum Undo {
-    /// Write the former value back.
+    /// Write the former value back, or what takes back what was written.
     Value {
         /// The file.
         path: PathBuf,
-        /// What it held.
+        /// What is written.
         contents: String,
     },
     /// End every process in these control groups and those below, then remove them.

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 /// it would wait for ever, and all others behind it.
 const REQUEST_BYTES: u64 = 2 << 20;
 
+/// The controller of version 2.
+const IO: &str = "io";
+
 /// Limits of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttle {
@@ -90,7 +93,7 @@ fn find() -> Result<Hierarchy> {
     let holds = |h: &&Hierarchy| {
         let controller = match h.version {
             Version::V1 => "blkio",
-            Version::V2 => "io",
+            Version::V2 => IO,
         };
         h.controllers.iter().any(|name| name == controller)
     };
@@ -122,10 +125,15 @@ pub fn hold(
         .ok_or_else(|| Error::new("read", queue.display(), "no device number"))?;
     let directory = hierarchy.mount_point.join(group);
     let top = Path::new(group).iter().next().unwrap_or_default();
+    if hierarchy.version == Version::V2 {
+        // Before the groups, so that it is undone after them.
+        let undo = group::undo_enabling(&hierarchy.mount_point, IO);
+        undo.iter().try_for_each(|undo| restorer.register(undo))?;
+    }
     restorer.register(&Undo::Groups(vec![hierarchy.mount_point.join(top)]))?;
     fs::create_dir_all(&directory).context("make", directory.display())?;
     if hierarchy.version == Version::V2 {
-        group::enable_above(&hierarchy.mount_point, group, "io")?;
+        group::enable_above(&hierarchy.mount_point, group, IO)?;
     }
     let pace = Pace::start(&directory, hierarchy.version, device, throttle)?;
     let has_own_hierarchy = hierarchy.version == Version::V1;

@@ -90,7 +90,8 @@ fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<Group> {
     std::fs::create_dir(&directory).context("make", directory.display())?;
     swap::ensure(&Swap::only(swap), &directory, restorer)?;
     let hierarchies = Hierarchies::find()?;
-    restorer.register(&Undo::Groups(hierarchies.to_remove(&name)))?;
+    let undo = hierarchies.undo(&name);
+    undo.iter().try_for_each(|undo| restorer.register(undo))?;
     Group::create(&hierarchies, &name)
 }
 
