@@ -184,20 +184,17 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_is_seen_takes_no_longer_than_whoever_faults_waits() {
-        const LEN: usize = 1 << 20;
+    fn the_faults_of_a_new_region_are_seen() {
+        // More than malloc keeps of what was given back.
+        const LEN: usize = 64 << 20;
         let spans = Spans::start().expect("rings");
         let from_ns = now_ns();
-        let region = black_box(vec![1_u8; LEN]);
+        drop(black_box(vec![1_u8; LEN]));
         let until_ns = now_ns();
-        drop(region);
         let longest = spans
             .finish()
             .longest(&HashSet::from([own_pid()]), from_ns, until_ns);
-        assert!(longest.faults > 0, "{longest:?}");
-        assert!(
-            (1..=until_ns - from_ns).contains(&longest.fault_ns),
-            "{longest:?}"
-        );
+        assert!(longest.faults > 0 && longest.fault_ns > 0, "{longest:?}");
+        assert_eq!(longest.lost, 0, "{longest:?}");
     }
 }
