@@ -8,6 +8,7 @@ pub mod cache;
 mod detected;
 pub mod held;
 mod learning;
+pub mod measures;
 mod order;
 pub mod order_bound;
 pub mod overall;

@@ -1,8 +1,8 @@
 //! The least time of a launch whose pages come in while it runs, from the order in which it needs them. Pure.
 
+use super::measures::{blocks, median_of};
 use super::record::{Demand, FirstAccesses, Launch};
 use super::scenario::Scenario;
-use super::study::{blocks, median_of};
 use crate::statistics::{Estimate, bootstrap, median};
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
 //! The running times of FAST Table 4, whose figures are lost: what prepage's own work costs a launch. Pure.
 
+use super::measures::time_ms;
 use super::record::Launch;
 use super::scenario::Scenario;
-use super::study::time_ms;
 use crate::statistics::{Estimate, median_estimate};
 use serde::Serialize;
 

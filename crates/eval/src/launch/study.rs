@@ -1,5 +1,6 @@
 //! `study` of launches: every number is a pure function of the record.
 
+use super::measures::{against_cold, bound, gap_closed, has_gap, ratio_to_bound, time_ms};
 use super::order_bound::{OrderBound, order_bound};
 use super::overall::{self, GroupRow};
 use super::overheads::{OverheadRow, overheads};
@@ -11,10 +12,13 @@ use super::sequence::{SequenceRow, sequence};
 use super::usage::{UsageRow, usage};
 use crate::error::Result;
 use crate::source::Source;
-use crate::statistics::{Estimate, bootstrap, median, median_estimate};
+use crate::statistics::{Estimate, median, median_estimate};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// The scenarios that are what a user gets: who types `prepage run`, and who has the service.
+pub const USED: [Scenario; 2] = [Scenario::Fast, Scenario::Detected];
 
 /// Everything that one record of launches says.
 #[derive(Clone, Debug, Serialize)]
@@ -53,6 +57,8 @@ pub struct ProgramRow {
     pub program: String,
     /// One row a scenario.
     pub scenarios: Vec<ScenarioRow>,
+    /// Whether it is clearly faster warm than cold; nothing where too few launches tell.
+    pub has_gap: Option<bool>,
     /// t_bound = max(t_ssd, t_cpu) (FAST, equation 5), with t_cpu = t_warm: no overlap of the two can be faster.
     pub bound_ms: Option<Estimate>,
     /// The bound of a launch that runs while its pages come in.
@@ -97,6 +103,8 @@ pub struct ScenarioRow {
     pub over_cold_ms: Option<Estimate>,
     /// (cold - scenario) / (cold - warm), of medians over the same blocks.
     pub gap_closed: Option<Estimate>,
+    /// Time over the bound of the program ([`ProgramRow::bound_ms`]), of medians over the same blocks; of what a user gets.
+    pub ratio_to_bound: Option<Estimate>,
     /// Until the last block was read for the launch, the paper's measure of launch time: the median of those that prepage
     /// recorded.
     pub last_block_ms: Option<Estimate>,
@@ -211,36 +219,6 @@ fn reasons(discarded: &[Discarded]) -> BTreeMap<String, usize> {
     reasons
 }
 
-/// How long a launch took: of the prefetch alone, until its last page was there, by prepage's clock; the command returns
-/// later.
-pub fn time_ms(launch: &Launch) -> f64 {
-    let completed_us = (launch.slot.scenario == Scenario::PrefetchOnly)
-        .then(|| launch.reported("prefetch.completed_us"))
-        .flatten();
-    completed_us.map_or(launch.t_end_ns as f64 / 1e6, |us| us / 1e3)
-}
-
-/// The times of one block by scenario.
-pub(super) type Block = BTreeMap<Scenario, f64>;
-
-/// The blocks that hold all of these scenarios.
-pub(super) fn blocks(launches: &[Launch], scenarios: &[Scenario]) -> Vec<Block> {
-    let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
-    for launch in launches {
-        let block = blocks.entry(launch.slot.block).or_default();
-        block.insert(launch.slot.scenario, time_ms(launch));
-    }
-    blocks
-        .into_values()
-        .filter(|block| scenarios.iter().all(|s| block.contains_key(s)))
-        .collect()
-}
-
-pub(super) fn median_of(blocks: &[Block], drawn: &[usize], scenario: Scenario) -> Option<f64> {
-    let times: Vec<f64> = drawn.iter().map(|&i| blocks[i][&scenario]).collect();
-    median(&times)
-}
-
 fn program_row(
     name: &str,
     launches: &[Launch],
@@ -256,6 +234,7 @@ fn program_row(
             .iter()
             .map(|&scenario| scenario_row(launches, scenario))
             .collect(),
+        has_gap: has_gap(launches),
         bound_ms: bound(launches),
         order_bound: order_bound(launches, recorded),
         learned_pages: learning.iter().filter_map(|l| l.known_pages).collect(),
@@ -294,41 +273,13 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         gap_closed: (is_compared && scenario != Scenario::Warm && scenario.runs_program())
             .then(|| gap_closed(launches, scenario))
             .flatten(),
+        ratio_to_bound: USED
+            .contains(&scenario)
+            .then(|| ratio_to_bound(launches, scenario))
+            .flatten(),
         last_block_ms: median_estimate(&reported("last_block_us")).map(|us| us.map(|us| us / 1e3)),
         noticed_us: median_estimate(&reported("noticed_us")),
     }
-}
-
-/// The median of what `compare` makes of each block's times, of the scenario and of cold.
-fn against_cold(
-    launches: &[Launch],
-    scenario: Scenario,
-    compare: fn(f64, f64) -> f64,
-) -> Option<Estimate> {
-    let blocks = blocks(launches, &[Scenario::Cold, scenario]);
-    let compared: Vec<f64> = blocks
-        .iter()
-        .map(|block| compare(block[&scenario], block[&Scenario::Cold]))
-        .collect();
-    median_estimate(&compared)
-}
-
-fn gap_closed(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
-    // Blocks are drawn whole: what made a block slow made all of its scenarios slow.
-    let blocks = blocks(launches, &[Scenario::Cold, Scenario::Warm, scenario]);
-    bootstrap(blocks.len(), |drawn| {
-        let of = |scenario| median_of(&blocks, drawn, scenario);
-        let (cold, warm) = (of(Scenario::Cold)?, of(Scenario::Warm)?);
-        (cold > warm).then_some((cold - of(scenario)?) / (cold - warm))
-    })
-}
-
-fn bound(launches: &[Launch]) -> Option<Estimate> {
-    let blocks = blocks(launches, &[Scenario::Warm, Scenario::PrefetchOnly]);
-    bootstrap(blocks.len(), |drawn| {
-        let of = |scenario| median_of(&blocks, drawn, scenario);
-        Some(of(Scenario::Warm)?.max(of(Scenario::PrefetchOnly)?))
-    })
 }
 
 /// Name, and path in prepage's report of a launch that it helps.

@@ -1,10 +1,10 @@
 //! A study of launches as tables of text.
 
-use super::overall::{Group, GroupRow};
+use super::overall::{Group, GroupRow, of_group, without_gap};
 use super::paper;
 use super::record::Learn;
 use super::scenario::Scenario;
-use super::study::{LaunchStudy, ProgramRow, ScenarioRow};
+use super::study::{LaunchStudy, ProgramRow, ScenarioRow, USED};
 use super::tables;
 use crate::statistics::{Estimate, Mean, SAMPLES_MIN};
 use crate::study::text::{
@@ -20,6 +20,7 @@ pub fn show(study: &LaunchStudy) -> String {
         last_block_rows(study),
         ratio_rows(study),
         unhelped_rows(study),
+        over_bound_rows(study),
         bound_rows(study),
         tables::usage_rows(study),
         tables::overhead_rows(study),
@@ -34,6 +35,7 @@ pub fn show(study: &LaunchStudy) -> String {
     let notes = tables::notes(study).into_iter().map(String::from);
     for note in left_out(study)
         .into_iter()
+        .chain(left_out_of_gap(study))
         .chain(too_few(study))
         .chain(notes)
     {
@@ -154,9 +156,9 @@ pub fn last_block_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     rows
 }
 
-/// The measured scenarios that are what a user gets: who types `prepage run`, and who has the service.
+/// The measured scenarios that are what a user gets.
 fn used(scenarios: &[Scenario]) -> impl Iterator<Item = Scenario> {
-    let used = [Scenario::Fast, Scenario::Detected].into_iter();
+    let used = USED.into_iter();
     used.filter(|scenario| scenarios.contains(scenario))
 }
 
@@ -252,6 +254,54 @@ pub fn left_out(study: &LaunchStudy) -> Option<String> {
         names.len(),
         names.join(", "),
     ))
+}
+
+/// Which programs the mean gap closed leaves out, and why; nothing where it leaves out none, or there is no such mean.
+pub fn left_out_of_gap(study: &LaunchStudy) -> Option<String> {
+    let mut rows = study.overall.iter().flat_map(|group| &group.scenarios);
+    let has_mean = rows.any(|row| row.gap_closed.is_some());
+    let names = without_gap(&study.programs).join(", ");
+    (has_mean && !names.is_empty()).then(|| {
+        format!(
+            "The mean gap closed leaves out {names}: no gap that is clear (the interval of warm over cold reaches 1)."
+        )
+    })
+}
+
+/// A row for each program and the mean: of what a user gets, the time over t_bound.
+pub fn over_bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
+    let scenarios = scenarios(study);
+    let mut rows = vec![cells(&["time over t_bound", "n"])];
+    rows[0].extend(used(&scenarios).map(|s| s.word().to_owned()));
+    for program in timed(study) {
+        let ratio = |scenario| row_of(program, scenario).and_then(|s| s.ratio_to_bound);
+        let of_each: Vec<Option<Estimate>> = used(&scenarios).map(ratio).collect();
+        if of_each.iter().any(Option::is_some) {
+            let blocks = counts(of_each.iter().flatten().map(|e| e.n));
+            let mut row = vec![program.program.clone(), blocks];
+            row.extend(of_each.into_iter().map(|estimate| interval(estimate, 2)));
+            rows.push(row);
+        }
+    }
+    rows.extend(mean_over_bound(study, &scenarios));
+    rows
+}
+
+/// The mean over all programs that have a bound.
+fn mean_over_bound(study: &LaunchStudy, scenarios: &[Scenario]) -> Option<Vec<String>> {
+    let of_each: Vec<Option<Mean>> = used(scenarios)
+        .map(|scenario| {
+            let mut rows = [Group::All, Group::Complete].into_iter();
+            rows.find_map(|group| of_group(&study.overall, group, scenario)?.ratio_to_bound)
+        })
+        .collect();
+    let means = of_each.iter().flatten();
+    let programs = counts(means.map(|mean| mean.n));
+    of_each.iter().any(Option::is_some).then(|| {
+        let mut row = vec!["mean of the programs".to_owned(), programs];
+        row.extend(of_each.into_iter().map(|of_it| mean(of_it, 2)));
+        row
+    })
 }
 
 /// A row for each program of which no launch was helped in a scenario that a user gets: what being left alone, or not yet
@@ -374,6 +424,7 @@ pub fn cost_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::overall::tests::with_one_without_gap;
     use super::super::record::Line;
     use super::super::scenario;
     use super::super::study::study_lines;
@@ -437,6 +488,27 @@ mod tests {
         let rows = ratio_rows(&study_lines(lines()));
         assert!(rows[0].iter().all(|cell| !cell.contains("detected")));
         assert_eq!(rows[0].last().map(String::as_str), Some("helped"));
+    }
+
+    #[test]
+    fn who_is_left_out_of_the_mean_gap_is_said_with_why() {
+        let text = show(&study_lines(with_one_without_gap()));
+        let said = "The mean gap closed leaves out vim: no gap that is clear";
+        assert!(text.contains(said), "{text}");
+        assert_eq!(left_out_of_gap(&study_lines(lines())), None);
+    }
+
+    #[test]
+    fn time_over_the_bound_stands_with_its_mean() {
+        let rows = over_bound_rows(&study_lines(lines()));
+        assert_eq!(rows[0], ["time over t_bound", "n", "fast"]);
+        assert_eq!(rows[1], ["git", "10", "1.20 [1.20, 1.20]"]);
+        assert_eq!(rows[5][..2], ["mean of the programs", "4"]);
+        let mut without_bound = lines();
+        without_bound.retain(
+            |line| !matches!(line, Line::Launch(l) if l.slot.scenario == Scenario::PrefetchOnly),
+        );
+        assert_eq!(over_bound_rows(&study_lines(without_bound)).len(), 1);
     }
 
     #[test]

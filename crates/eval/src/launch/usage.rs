@@ -1,9 +1,9 @@
 //! How launches overlap the use of processors and disk (FAST's Figure 7). Pure.
 
 use super::activity::Stretch;
+use super::measures::time_ms;
 use super::record::Launch;
 use super::scenario::Scenario;
-use super::study::time_ms;
 use crate::statistics::{Estimate, median_estimate};
 use serde::Serialize;
 

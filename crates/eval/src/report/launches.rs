@@ -22,6 +22,7 @@ pub fn section(study: &LaunchStudy) -> String {
     out += &table(&text::ratio_rows(study));
     out += &table(&text::unhelped_rows(study));
     out += &table(&text::last_block_rows(study));
+    out += &table(&text::over_bound_rows(study));
     out += &bounds(study);
     out += &fast::usage(study);
     out += &fast::at_once(study);
@@ -72,9 +73,11 @@ fn key_numbers(study: &LaunchStudy) -> String {
             out += &key_number(group, row);
         }
     }
-    let left_out =
-        text::left_out(study).map(|note| format!("<p class=\"note\">{}</p>\n", escape(&note)));
-    out + "</div>\n" + &left_out.unwrap_or_default()
+    let notes = text::left_out(study)
+        .into_iter()
+        .chain(text::left_out_of_gap(study));
+    let notes = notes.map(|note| format!("<p class=\"note\">{}</p>\n", escape(&note)));
+    out + "</div>\n" + &notes.collect::<String>()
 }
 
 /// Of programs that lack scenarios, and of all with these, only what a user gets.
