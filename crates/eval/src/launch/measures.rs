@@ -2,7 +2,7 @@
 
 use super::record::Launch;
 use super::scenario::Scenario;
-use crate::statistics::{Estimate, bootstrap, median, median_estimate};
+use crate::statistics::{Estimate, bootstrap, is_clear_gap, median, median_estimate, share_of_gap};
 use std::collections::BTreeMap;
 
 /// How long a launch took: of the prefetch alone, until its last page was there, by prepage's clock; the command returns
@@ -51,19 +51,23 @@ pub fn against_cold(
 
 /// Whether a program is clearly faster warm than cold. Nothing where too few launches tell.
 pub fn has_gap(launches: &[Launch]) -> Option<bool> {
-    let warm = against_cold(launches, Scenario::Warm, |warm, cold| warm / cold)?;
-    Some(warm.high < 1.0)
+    let blocks = blocks(launches, &[Scenario::Cold, Scenario::Warm]);
+    let warm_over_cold = bootstrap(blocks.len(), |drawn| {
+        let of = |scenario| median_of(&blocks, drawn, scenario);
+        Some(of(Scenario::Warm)? / of(Scenario::Cold)?)
+    });
+    warm_over_cold.map(is_clear_gap)
 }
 
-/// (cold - scenario) / (cold - warm), of medians over the same blocks. Blocks are drawn whole: what made a block slow made
+/// (cold - scenario) / (cold - warm), of medians over the same blocks, where that gap is clear. Blocks are drawn whole: what made a block slow made
 /// all of its scenarios slow.
 pub fn gap_closed(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
     let blocks = blocks(launches, &[Scenario::Cold, Scenario::Warm, scenario]);
-    bootstrap(blocks.len(), |drawn| {
+    let closed = bootstrap(blocks.len(), |drawn| {
         let of = |scenario| median_of(&blocks, drawn, scenario);
-        let (cold, warm) = (of(Scenario::Cold)?, of(Scenario::Warm)?);
-        (cold > warm).then_some((cold - of(scenario)?) / (cold - warm))
-    })
+        share_of_gap(of(Scenario::Cold)?, of(scenario)?, of(Scenario::Warm)?)
+    });
+    closed.filter(|_| has_gap(launches) == Some(true))
 }
 
 /// t_bound = max(t_ssd, t_warm) of the drawn blocks.

@@ -1,9 +1,9 @@
 //! The least time of a launch whose pages come in while it runs, from the order in which it needs them. Pure.
 
-use super::measures::{blocks, median_of};
+use super::measures::{blocks, has_gap, median_of};
 use super::record::{Demand, FirstAccesses, Launch};
 use super::scenario::Scenario;
-use crate::statistics::{Estimate, bootstrap, median};
+use crate::statistics::{Estimate, bootstrap, median, share_of_gap};
 use serde::Serialize;
 
 /// t_bound takes the overlap of device and processor for perfect. But a launch waits for each page when it needs it, and
@@ -27,7 +27,7 @@ pub struct OrderBound {
 pub struct Bound {
     /// The time.
     pub time_ms: Estimate,
-    /// (cold - bound) / (cold - warm): the share of the gap that can be closed.
+    /// (cold - bound) / (cold - warm): the share of the gap that can be closed, where it is clear.
     pub closable: Option<Estimate>,
 }
 
@@ -61,9 +61,12 @@ fn bound(
         let of = |scenario| median_of(&compared, drawn, scenario);
         let (cold, warm) = (of(Scenario::Cold)?, of(Scenario::Warm)?);
         let least = least_ms(of(Scenario::PrefetchOnly)?, warm)?;
-        (cold > warm).then_some((cold - least) / (cold - warm))
+        share_of_gap(cold, least, warm)
     });
-    Some(Bound { time_ms, closable })
+    Some(Bound {
+        time_ms,
+        closable: closable.filter(|_| has_gap(launches) == Some(true)),
+    })
 }
 
 /// The least time that these demands allow, where all pages take `ssd_ms` of the device, and the launch `warm_ms` once they

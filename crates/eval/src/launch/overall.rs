@@ -99,7 +99,6 @@ fn row(programs: &[&ProgramRow], scenario: Scenario) -> Option<OverallRow> {
     let ratios: Option<Vec<f64>> = programs.iter().map(|p| ratio(p, scenario)).collect();
     let gaps: Vec<f64> = programs
         .iter()
-        .filter(|program| program.has_gap == Some(true))
         .filter_map(|program| Some(of(program, scenario)?.gap_closed?.value))
         .collect();
     let to_bound: Vec<f64> = programs

@@ -101,7 +101,7 @@ pub struct ScenarioRow {
     pub ratio_to_cold: Option<Estimate>,
     /// Time less that of cold: median of the blocks' differences.
     pub over_cold_ms: Option<Estimate>,
-    /// (cold - scenario) / (cold - warm), of medians over the same blocks.
+    /// (cold - scenario) / (cold - warm), of medians over the same blocks, where that gap is clear.
     pub gap_closed: Option<Estimate>,
     /// Time over the bound of the program ([`ProgramRow::bound_ms`]), of medians over the same blocks; of what a user gets.
     pub ratio_to_bound: Option<Estimate>,

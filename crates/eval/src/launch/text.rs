@@ -8,7 +8,7 @@ use super::study::{LaunchStudy, ProgramRow, ScenarioRow, USED};
 use super::tables;
 use crate::statistics::{Estimate, Mean, SAMPLES_MIN};
 use crate::study::text::{
-    add_discarded, add_tables, cells, counts, interval, mean, mean_percent, percent,
+    add_discarded, add_tables, cells, counts, gap_percent, interval, mean, mean_percent,
 };
 use std::fmt::Write;
 
@@ -192,7 +192,10 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         );
         for scenario in used(&scenarios) {
             let of_it = row_of(program, scenario);
-            row.push(percent(of_it.and_then(|s| s.gap_closed)));
+            row.push(gap_percent(
+                of_it.and_then(|s| s.gap_closed),
+                gap_of(program, scenario),
+            ));
             row.push(of_it.map_or("-".into(), helped));
         }
         if scenarios.contains(&Scenario::Detected) {
@@ -214,6 +217,12 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows
+}
+
+/// Whether it has a gap of which a scenario may close something: nothing of one that was not compared.
+fn gap_of(program: &ProgramRow, scenario: Scenario) -> Option<bool> {
+    let compared = row_of(program, scenario).and_then(|s| s.ratio_to_cold);
+    program.has_gap.filter(|_| compared.is_some())
 }
 
 /// An estimate and what it is of.
@@ -263,7 +272,7 @@ pub fn left_out_of_gap(study: &LaunchStudy) -> Option<String> {
     let names = without_gap(&study.programs).join(", ");
     (has_mean && !names.is_empty()).then(|| {
         format!(
-            "The mean gap closed leaves out {names}: no gap that is clear (the interval of warm over cold reaches 1)."
+            "The mean gap closed leaves out {names}: no gap that is clear (the interval of warm over cold, of their medians, reaches 1)."
         )
     })
 }
@@ -353,10 +362,12 @@ pub fn bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         let pairs = bound.mapped.time_ms.n.to_string();
         let mut row = vec![program.program.clone(), pairs];
         for bound in [bound.certain, bound.mapped] {
-            row.extend([time(Some(bound.time_ms)), percent(bound.closable)]);
+            let closable = gap_percent(bound.closable, program.has_gap);
+            row.extend([time(Some(bound.time_ms)), closable]);
         }
         let fast = row_of(program, Scenario::Fast);
-        row.push(percent(fast.and_then(|s| s.gap_closed)));
+        let closed = fast.and_then(|s| s.gap_closed);
+        row.push(gap_percent(closed, gap_of(program, Scenario::Fast)));
         rows.push(row);
     }
     rows
@@ -496,6 +507,33 @@ mod tests {
         let said = "The mean gap closed leaves out vim: no gap that is clear";
         assert!(text.contains(said), "{text}");
         assert_eq!(left_out_of_gap(&study_lines(lines())), None);
+    }
+
+    #[test]
+    fn what_is_closed_where_no_gap_is_clear_has_no_number() {
+        let study = study_lines(with_one_without_gap());
+        let vim = ratio_rows(&study).into_iter().find(|row| row[0] == "vim");
+        assert!(vim.is_some_and(|row| row.contains(&"no clear gap".to_owned())));
+    }
+
+    #[test]
+    fn a_gap_is_clear_by_the_medians_that_it_is_made_of() {
+        let mut lines = lines();
+        for line in &mut lines {
+            let Line::Launch(launch) = line else { continue };
+            let is_slow = launch.slot.block % 2 == 1;
+            let ms = match (launch.slot.scenario, launch.slot.block) {
+                // One of ten, which makes half of the warm launches and more slow ones.
+                (Scenario::Warm, 0) => 300,
+                (Scenario::Warm, _) => 90 * (1 + 2 * u64::from(is_slow)),
+                _ => 100 * (1 + 2 * u64::from(is_slow)),
+            };
+            launch.t_end_ns = ms * 1_000_000;
+        }
+        let study = study_lines(lines);
+        let warm = row_of(&study.programs[0], Scenario::Warm).and_then(|row| row.ratio_to_cold);
+        assert!(warm.is_some_and(|ratio| ratio.high < 1.0));
+        assert_eq!(study.programs[0].has_gap, Some(false));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::switches::{
 };
 use super::{Bound, Comparison, CostRow, ModeRow, ShareRow};
 use crate::record::{LIMIT_LEFT, Mode, Setting, Switch};
-use crate::statistics::{Estimate, bootstrap, median, median_estimate};
+use crate::statistics::{Estimate, bootstrap, is_clear_gap, median, median_estimate, share_of_gap};
 
 /// One mode by itself.
 pub fn mode_row(switches: &Switches, mode: Mode) -> ModeRow {
@@ -47,6 +47,7 @@ pub fn comparison(switches: &Switches, mode: Mode) -> Comparison {
         first_frame_ratio_to_off: ratio(first_frame_ms),
         gap_closed: if mode.is_taken_out() {
             bootstrap(triples.len(), |drawn| gap_closed(&triples, drawn, mode))
+                .filter(|_| has_gap(switches) == Some(true))
         } else {
             None
         },
@@ -81,14 +82,14 @@ pub fn gap_closed(blocks: &[Block<'_>], drawn: &[usize], mode: Mode) -> Option<f
     share_of_gap(of(Mode::Off)?, of(mode)?, of(Mode::Resident)?)
 }
 
-/// The median time resident over that of off: what the gap is made of. Not the median of the pairs' ratios, which may be
-/// clear where the medians are not.
-pub fn resident_over_off(switches: &Switches) -> Option<Estimate> {
+/// Whether an application is clearly slower swapped out than resident. Nothing where too few blocks tell.
+pub fn has_gap(switches: &Switches) -> Option<bool> {
     let blocks = switches.blocks(&[Mode::Off, Mode::Resident]);
-    bootstrap(blocks.len(), |drawn| {
+    let resident_over_off = bootstrap(blocks.len(), |drawn| {
         let of = |mode| median_over(&blocks, drawn, mode, settled_ms);
         Some(of(Mode::Resident)? / of(Mode::Off)?)
-    })
+    });
+    resident_over_off.map(is_clear_gap)
 }
 
 /// The median of one number over drawn blocks.
@@ -102,10 +103,6 @@ fn median_over(
     median(&values)
 }
 
-fn share_of_gap(off: f64, mode: f64, resident: f64) -> Option<f64> {
-    (off > resident).then(|| (off - mode) / (off - resident))
-}
-
 /// How much longer a switch takes in this mode, where nothing has to be fetched.
 pub fn cost_where_resident(switches: &Switches, mode: Mode) -> Option<Estimate> {
     let blocks = switches.blocks(&[Mode::Resident, mode]);
@@ -116,7 +113,9 @@ pub fn cost_where_resident(switches: &Switches, mode: Mode) -> Option<Estimate> 
 /// The least time: the application's own work and the pages' work, spread over all cores without any loss.
 pub fn bound(switches: &Switches) -> Option<Bound> {
     // Below a limit that is reached a page costs reclaim as well, and that can be done ahead.
-    if switches.run.parameters.setting != Setting::Reclaimed {
+    let is_reclaimed = switches.run.parameters.setting == Setting::Reclaimed;
+    // Where off is not clearly slower than resident, what its pages cost is a matter of chance, and may be negative.
+    if !is_reclaimed || has_gap(switches) != Some(true) {
         return None;
     }
     let blocks = switches.blocks(&[Mode::Off, Mode::Resident]);
@@ -327,6 +326,23 @@ mod tests {
         assert_eq!((bound.us_per_page, bound.us_per_page_of), (4.0, "fetch"));
         assert_eq!(bound.settled_ms.value, 150.0);
         assert_eq!(bound.gap_closed.value, 1.0);
+    }
+
+    #[test]
+    fn what_is_closed_of_a_gap_that_is_not_clear_is_not_said() {
+        let mut switches = switches();
+        assert_eq!(has_gap(&switches), Some(true));
+        for sample in &mut switches.samples {
+            // In every other block resident switches are the slowest.
+            if sample.slot.mode == Mode::Resident && sample.slot.block % 2 == 0 {
+                sample.t_settled_ns *= 8;
+            }
+        }
+        assert_eq!(has_gap(&switches), Some(false));
+        let full = comparison(&switches, Mode::Anon);
+        assert!(full.gap_closed.is_none() && full.ratio_to_off.is_some());
+        switches.samples.truncate(9);
+        assert_eq!(has_gap(&switches), None);
     }
 
     #[test]

@@ -67,13 +67,15 @@ pub struct Study {
     pub modes: Vec<ModeRow>,
     /// Median time from a cold launch to the settled picture.
     pub launch_ms: Option<Estimate>,
+    /// Whether it is clearly slower swapped out than resident; nothing where too few blocks tell.
+    pub has_gap: Option<bool>,
     /// Every mode against off and resident, paired by block.
     pub comparisons: Vec<Comparison>,
     /// What watching costs where nothing has to be fetched: observe against off, all resident.
     pub watching_ms: Option<Estimate>,
     /// What help costs where nothing has to be fetched: full against off, all resident.
     pub needless_ms: Option<Estimate>,
-    /// The least time that this machine's processors allow.
+    /// The least time that this machine's processors allow, where there is a clear gap.
     pub bound: Option<Bound>,
     /// Precision and recall.
     pub shares: Vec<ShareRow>,
@@ -127,7 +129,7 @@ pub struct Comparison {
     pub ratio_to_off: Option<Estimate>,
     /// The same of the time to the first frame.
     pub first_frame_ratio_to_off: Option<Estimate>,
-    /// (off - mode) / (off - resident), of medians over the same blocks.
+    /// (off - mode) / (off - resident), of medians over the same blocks, where that gap is clear.
     pub gap_closed: Option<Estimate>,
 }
 
@@ -204,6 +206,7 @@ pub fn study_switches(switches: &Switches) -> Study {
             .map(|&mode| measures::mode_row(switches, mode))
             .collect(),
         launch_ms: measures::launch_ms(switches),
+        has_gap: measures::has_gap(switches),
         comparisons: modes
             .iter()
             .filter(|&&mode| mode != Mode::Off)

@@ -1,6 +1,6 @@
 //! Several applications of one record taken together.
 
-use super::measures::{comparison, gap_closed, median_ratio, resident_over_off, triples};
+use super::measures::{comparison, gap_closed, has_gap, median_ratio, triples};
 use super::switches::{Block, Switches, settled_ms};
 use crate::record::Mode;
 use crate::statistics::{Estimate, bootstrap_mean};
@@ -50,12 +50,10 @@ pub fn overall(apps: &[Switches]) -> Vec<Overall> {
     }
 }
 
-/// The applications that are not clearly slower swapped out than resident: the interval of resident over off, of the medians
-/// that the gap is made of, reaches 1. What of such a gap is closed is a matter of chance, and would outweigh all others in a
-/// mean.
+/// The applications that are not clearly slower swapped out than resident. What of such a gap is closed is a matter of
+/// chance, and would outweigh all others in a mean.
 pub fn without_gap(apps: &[Switches]) -> Vec<String> {
-    let lacks_gap = |app: &&Switches| resident_over_off(app).is_some_and(|ratio| ratio.high >= 1.0);
-    let lacking = apps.iter().filter(lacks_gap);
+    let lacking = apps.iter().filter(|app| has_gap(app) == Some(false));
     lacking.map(|app| app.app.clone()).collect()
 }
 

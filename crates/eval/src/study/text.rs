@@ -28,6 +28,14 @@ pub fn percent(estimate: Option<Estimate>) -> String {
     }
 }
 
+/// What is closed of a gap in hundredths, where it is known whether that is clear.
+pub fn gap_percent(gap_closed: Option<Estimate>, has_gap: Option<bool>) -> String {
+    match (gap_closed, has_gap) {
+        (None, Some(false)) => "no clear gap".into(),
+        _ => percent(gap_closed),
+    }
+}
+
 /// A mean, with its interval where it has one.
 pub fn mean(mean: Option<Mean>, decimals: usize) -> String {
     let Some(mean) = mean else { return "-".into() };
@@ -287,7 +295,10 @@ pub fn comparison_rows(study: &Study) -> Vec<Vec<String>> {
             c.ratio_to_off.map_or(0, |e| e.n).to_string(),
             interval(c.ratio_to_off, 2),
             interval(c.first_frame_ratio_to_off, 2),
-            percent(c.gap_closed),
+            gap_percent(
+                c.gap_closed,
+                study.has_gap.filter(|_| c.mode.is_taken_out()),
+            ),
         ]);
     }
     rows
@@ -317,7 +328,7 @@ pub fn app_rows(studies: &Studies) -> Vec<Vec<String>> {
                 settled(c.mode),
                 c.ratio_to_off.map_or(0, |e| e.n).to_string(),
                 interval(c.ratio_to_off, 2),
-                percent(c.gap_closed),
+                gap_percent(c.gap_closed, study.has_gap),
             ]);
         }
     }
