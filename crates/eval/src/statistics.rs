@@ -119,41 +119,6 @@ pub fn share_of_gap(without: f64, with: f64, least: f64) -> Option<f64> {
     (without > least).then(|| (without - with) / (without - least))
 }
 
-/// The arithmetic mean of some values; its 95 % interval, by drawing them, where they are enough for one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Mean {
-    /// The mean.
-    pub value: f64,
-    /// Lower and upper end of the interval.
-    pub interval: Option<(f64, f64)>,
-    /// Values.
-    pub n: usize,
-}
-
-impl Mean {
-    /// The same in another unit: `f` rises with what it is of.
-    #[must_use]
-    pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
-        Self {
-            value: f(self.value),
-            interval: self.interval.map(|(low, high)| (f(low), f(high))),
-            n: self.n,
-        }
-    }
-}
-
-/// The mean of several values; `None` of one alone.
-pub fn mean(values: &[f64]) -> Option<Mean> {
-    let of = |drawn: &[usize]| drawn.iter().map(|&i| values[i]).sum::<f64>() / drawn.len() as f64;
-    let all: Vec<usize> = (0..values.len()).collect();
-    let estimate = bootstrap(values.len(), |drawn| Some(of(drawn)));
-    (values.len() > 1).then(|| Mean {
-        value: of(&all),
-        interval: estimate.map(|e| (e.low, e.high)),
-        n: values.len(),
-    })
-}
-
 /// The median of some values, with its interval.
 pub fn median_estimate(values: &[f64]) -> Option<Estimate> {
     bootstrap(values.len(), |drawn| median_of(values, drawn))
@@ -211,16 +176,6 @@ mod tests {
         };
         assert!(unless(5).is_some());
         assert_eq!(unless(2), None);
-    }
-
-    #[test]
-    fn a_mean_of_few_is_one_without_an_interval() {
-        assert_eq!(mean(&[1.0]), None);
-        let few = mean(&[1.0, 3.0]).expect("of two");
-        assert_eq!((few.value, few.interval, few.n), (2.0, None, 2));
-        let many = mean(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("of six");
-        let (low, high) = many.interval.expect("of enough");
-        assert!(low < 3.5 && 3.5 < high && many.map(|x| 2.0 * x).value == 7.0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::record::Launch;
 use super::scenario::Scenario;
-use crate::statistics::{Estimate, bootstrap, is_clear_gap, median, median_estimate, share_of_gap};
+use crate::statistics::{Estimate, bootstrap, is_clear_gap, median, share_of_gap};
 use std::collections::BTreeMap;
 
 /// How long a launch took: of the prefetch alone, until its last page was there, by prepage's clock; the command returns
@@ -35,18 +35,13 @@ pub fn median_of(blocks: &[Block], drawn: &[usize], scenario: Scenario) -> Optio
     median(&times)
 }
 
-/// The median of what `compare` makes of each block's times, of the scenario and of cold.
-pub fn against_cold(
-    launches: &[Launch],
-    scenario: Scenario,
-    compare: fn(f64, f64) -> f64,
-) -> Option<Estimate> {
+/// What `compare` makes of each block's times, of the scenario and of cold.
+pub fn compared(launches: &[Launch], scenario: Scenario, compare: fn(f64, f64) -> f64) -> Vec<f64> {
     let blocks = blocks(launches, &[Scenario::Cold, scenario]);
-    let compared: Vec<f64> = blocks
+    let of_each = blocks
         .iter()
-        .map(|block| compare(block[&scenario], block[&Scenario::Cold]))
-        .collect();
-    median_estimate(&compared)
+        .map(|block| compare(block[&scenario], block[&Scenario::Cold]));
+    of_each.collect()
 }
 
 /// Whether a program is clearly faster warm than cold. Nothing where too few launches tell.
@@ -59,14 +54,22 @@ pub fn has_gap(launches: &[Launch]) -> Option<bool> {
     warm_over_cold.map(is_clear_gap)
 }
 
+/// The scenarios by which one is placed between cold and warm.
+pub fn gap_of(scenario: Scenario) -> [Scenario; 3] {
+    [Scenario::Cold, Scenario::Warm, scenario]
+}
+
+/// (cold - scenario) / (cold - warm), of medians over the drawn blocks.
+pub fn gap_share(blocks: &[Block], drawn: &[usize], scenario: Scenario) -> Option<f64> {
+    let of = |scenario| median_of(blocks, drawn, scenario);
+    share_of_gap(of(Scenario::Cold)?, of(scenario)?, of(Scenario::Warm)?)
+}
+
 /// (cold - scenario) / (cold - warm), of medians over the same blocks, where that gap is clear. Blocks are drawn whole: what made a block slow made
 /// all of its scenarios slow.
 pub fn gap_closed(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
-    let blocks = blocks(launches, &[Scenario::Cold, Scenario::Warm, scenario]);
-    let closed = bootstrap(blocks.len(), |drawn| {
-        let of = |scenario| median_of(&blocks, drawn, scenario);
-        share_of_gap(of(Scenario::Cold)?, of(scenario)?, of(Scenario::Warm)?)
-    });
+    let blocks = blocks(launches, &gap_of(scenario));
+    let closed = bootstrap(blocks.len(), |drawn| gap_share(&blocks, drawn, scenario));
     closed.filter(|_| has_gap(launches) == Some(true))
 }
 
@@ -82,11 +85,18 @@ pub fn bound(launches: &[Launch]) -> Option<Estimate> {
     bootstrap(blocks.len(), |drawn| bound_of(&blocks, drawn))
 }
 
+/// The scenarios by which one is held against the bound.
+pub fn beside_bound(scenario: Scenario) -> [Scenario; 3] {
+    [Scenario::Warm, Scenario::PrefetchOnly, scenario]
+}
+
+/// Time over the bound, of medians over the drawn blocks.
+pub fn over_bound(blocks: &[Block], drawn: &[usize], scenario: Scenario) -> Option<f64> {
+    Some(median_of(blocks, drawn, scenario)? / bound_of(blocks, drawn)?)
+}
+
 /// Time over the bound, of medians over the same blocks.
 pub fn ratio_to_bound(launches: &[Launch], scenario: Scenario) -> Option<Estimate> {
-    let scenarios = [Scenario::Warm, Scenario::PrefetchOnly, scenario];
-    let blocks = blocks(launches, &scenarios);
-    bootstrap(blocks.len(), |drawn| {
-        Some(median_of(&blocks, drawn, scenario)? / bound_of(&blocks, drawn)?)
-    })
+    let blocks = blocks(launches, &beside_bound(scenario));
+    bootstrap(blocks.len(), |drawn| over_bound(&blocks, drawn, scenario))
 }

@@ -1,8 +1,10 @@
 //! The programs of a record taken together. Pure.
 
+use super::measures::{self, Block, beside_bound, blocks, gap_of, gap_share, over_bound};
+use super::record::Launch;
 use super::scenario::Scenario;
 use super::study::{ProgramRow, ScenarioRow};
-use crate::statistics::{Mean, mean};
+use crate::statistics::{Estimate, bootstrap_mean, median_of};
 use serde::Serialize;
 
 /// Which programs a mean is over.
@@ -34,22 +36,32 @@ pub struct GroupRow {
 pub struct OverallRow {
     /// The scenario.
     pub scenario: Scenario,
-    /// Arithmetic mean over the programs of their ratio to cold, as the paper's average.
-    pub ratio_to_cold: Mean,
+    /// Arithmetic mean over the programs of their ratio to cold, as the paper's average; its interval, as of all means here, is
+    /// by drawing blocks within each program: it is of these programs, and says nothing of others.
+    pub ratio_to_cold: Estimate,
     /// The mean of the gap closed, without [`without_gap`].
-    pub gap_closed: Option<Mean>,
+    pub gap_closed: Option<Estimate>,
     /// The mean of the time over the bound, of what a user gets, over the programs that have a bound.
-    pub ratio_to_bound: Option<Mean>,
+    pub ratio_to_bound: Option<Estimate>,
 }
 
-/// A row for each group that has a mean: the complete programs, and where there are others these and all.
-pub fn overall(programs: &[ProgramRow]) -> Vec<GroupRow> {
+/// A program with its launches.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    row: &'a ProgramRow,
+    launches: &'a [Launch],
+}
+
+/// A row for each group that has a mean: the complete programs, and where there are others these and all. `launches` are
+/// those of each program.
+pub fn overall(programs: &[ProgramRow], launches: &[Vec<Launch>]) -> Vec<GroupRow> {
     let compared = compared(programs);
-    let known: Vec<&ProgramRow> = programs
-        .iter()
-        .filter(|program| compared.iter().any(|&s| ratio(program, s).is_some()))
+    let members = programs.iter().zip(launches);
+    let known: Vec<Member<'_>> = members
+        .map(|(row, launches)| Member { row, launches })
+        .filter(|member| compared.iter().any(|&s| member.has_ratio(s)))
         .collect();
-    let is_complete = |program: &&ProgramRow| compared.iter().all(|&s| ratio(program, s).is_some());
+    let is_complete = |member: &Member<'_>| compared.iter().all(|&s| member.has_ratio(s));
     let (complete, others): (Vec<_>, Vec<_>) = known.iter().copied().partition(is_complete);
     let groups = [
         (Group::Complete, complete),
@@ -61,7 +73,7 @@ pub fn overall(programs: &[ProgramRow]) -> Vec<GroupRow> {
         .filter(|(group, _)| *group == Group::Complete || !others.is_empty())
         .map(|(group, of)| GroupRow {
             group,
-            programs: of.iter().map(|program| program.program.clone()).collect(),
+            programs: of.iter().map(|m| m.row.program.clone()).collect(),
             scenarios: compared.iter().filter_map(|&s| row(&of, s)).collect(),
         })
         .filter(|group| !group.scenarios.is_empty())
@@ -86,30 +98,47 @@ fn compared(programs: &[ProgramRow]) -> Vec<Scenario> {
     scenarios
 }
 
-fn of(program: &ProgramRow, scenario: Scenario) -> Option<&ScenarioRow> {
-    program.scenarios.iter().find(|s| s.scenario == scenario)
+impl Member<'_> {
+    fn scenario(&self, scenario: Scenario) -> Option<&ScenarioRow> {
+        self.row.scenarios.iter().find(|s| s.scenario == scenario)
+    }
+
+    fn has_ratio(&self, scenario: Scenario) -> bool {
+        let row = self.scenario(scenario);
+        row.is_some_and(|row| row.ratio_to_cold.is_some())
+    }
 }
 
-fn ratio(program: &ProgramRow, scenario: Scenario) -> Option<f64> {
-    Some(of(program, scenario)?.ratio_to_cold?.value)
-}
+/// A statistic of drawn blocks.
+type OfBlocks = fn(&[Block], &[usize], Scenario) -> Option<f64>;
 
-/// Nothing where one of the programs lacks the scenario.
-fn row(programs: &[&ProgramRow], scenario: Scenario) -> Option<OverallRow> {
-    let ratios: Option<Vec<f64>> = programs.iter().map(|p| ratio(p, scenario)).collect();
-    let gaps: Vec<f64> = programs
-        .iter()
-        .filter_map(|program| Some(of(program, scenario)?.gap_closed?.value))
-        .collect();
-    let to_bound: Vec<f64> = programs
-        .iter()
-        .filter_map(|program| Some(of(program, scenario)?.ratio_to_bound?.value))
-        .collect();
+/// Nothing where one of the programs lacks the scenario, nor of one alone.
+fn row(members: &[Member<'_>], scenario: Scenario) -> Option<OverallRow> {
+    if members.len() < 2 {
+        return None;
+    }
+    let ratios =
+        |member: &Member<'_>| measures::compared(member.launches, scenario, |t, cold| t / cold);
+    let ratios: Vec<Vec<f64>> = members.iter().map(ratios).collect();
+    let sizes: Vec<usize> = ratios.iter().map(Vec::len).collect();
+    // Of those of which the statistic is known.
+    let mean = |is_known: fn(&ScenarioRow) -> bool, scenarios, statistic: OfBlocks| {
+        let known = members
+            .iter()
+            .filter(|member| member.scenario(scenario).is_some_and(is_known));
+        let of_each: Vec<Vec<Block>> = known.map(|m| blocks(m.launches, scenarios)).collect();
+        let sizes: Vec<usize> = of_each.iter().map(Vec::len).collect();
+        bootstrap_mean(&sizes, |i, drawn| statistic(&of_each[i], drawn, scenario))
+    };
     Some(OverallRow {
         scenario,
-        ratio_to_cold: mean(&ratios?)?,
-        gap_closed: mean(&gaps),
-        ratio_to_bound: mean(&to_bound),
+        ratio_to_cold: bootstrap_mean(&sizes, |i, drawn| median_of(&ratios[i], drawn))?,
+        gap_closed: mean(|s| s.gap_closed.is_some(), &gap_of(scenario), gap_share),
+        ratio_to_bound: mean(
+            |s| s.ratio_to_bound.is_some(),
+            &beside_bound(scenario),
+            over_bound,
+        ),
     })
 }
 
@@ -162,7 +191,7 @@ pub(super) mod tests {
         let gap = of_group(&study.overall, Group::Complete, Scenario::Fast)
             .and_then(|row| row.gap_closed);
         let gap = gap.expect("three have a gap");
-        assert!((gap.value - 0.8).abs() < 1e-9 && gap.n == 3 && gap.interval.is_none());
+        assert!((gap.value - 0.8).abs() < 1e-9 && gap.n == 3 && gap.low <= gap.high);
     }
 
     /// Of vim a warm launch takes as long as a cold one.

@@ -4,7 +4,7 @@ use super::overall::{Group, OverallRow, of_group};
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, ScenarioRow, SimultaneousRow};
 use super::tables;
-use super::text::{change, mean_change};
+use super::text::change;
 use crate::study::text::{Shown, cells, shown_or_not};
 
 /// Rows of what, the paper's, ours; only what was measured.
@@ -103,13 +103,8 @@ fn mean(study: &LaunchStudy, scenarios: &[Scenario]) -> Option<String> {
         let mut rows = scenarios.iter();
         rows.find_map(|&scenario| of_group(&study.overall, group, scenario))
     };
-    let words = |row: &OverallRow| {
-        format!(
-            "{} of {}",
-            mean_change(row.ratio_to_cold),
-            row.ratio_to_cold.n
-        )
-    };
+    let words =
+        |row: &OverallRow| format!("{} of {}", change(row.ratio_to_cold), row.ratio_to_cold.n);
     match (of(Group::Complete), of(Group::All)) {
         (Some(complete), Some(all)) => Some(format!("{}; {}, all", words(complete), words(all))),
         (complete, all) => Some(words(complete.or(all)?)),

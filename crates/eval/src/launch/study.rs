@@ -1,6 +1,6 @@
 //! `study` of launches: every number is a pure function of the record.
 
-use super::measures::{against_cold, bound, gap_closed, has_gap, ratio_to_bound, time_ms};
+use super::measures::{bound, compared, gap_closed, has_gap, ratio_to_bound, time_ms};
 use super::order_bound::{OrderBound, order_bound};
 use super::overall::{self, GroupRow};
 use super::overheads::{OverheadRow, overheads};
@@ -174,22 +174,24 @@ pub fn study_lines(lines: Vec<Line>) -> LaunchStudy {
         let own = all.iter().filter(|launch| launch.slot.program == name);
         own.cloned().collect()
     };
+    let measured: Vec<Vec<Launch>> = names.iter().map(|name| of(&launches, name)).collect();
     let programs: Vec<ProgramRow> = names
         .iter()
-        .map(|name| {
+        .zip(&measured)
+        .map(|(name, own)| {
             let recorded = accesses.iter().filter(|one| one.program == *name);
             let recorded: Vec<&FirstAccesses> =
                 recorded.filter(|one| one.events_lost == 0).collect();
             ProgramRow {
                 usage: usage(&of(&over_time, name)),
-                ..program_row(name, &of(&launches, name), &of(&learning, name), &recorded)
+                ..program_row(name, own, &of(&learning, name), &recorded)
             }
         })
         .collect();
     LaunchStudy {
         source: Source::default(),
         run: first.expect("a record begins with its circumstances"),
-        overall: overall::overall(&programs),
+        overall: overall::overall(&programs, &measured),
         programs,
         simultaneous: simultaneous_rows(&simultaneous),
         discarded: reasons(&discarded),
@@ -265,10 +267,10 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         time_ms: median_estimate(&times_ms),
         times_ms,
         ratio_to_cold: is_compared
-            .then(|| against_cold(launches, scenario, |time, cold| time / cold))
+            .then(|| median_estimate(&compared(launches, scenario, |time, cold| time / cold)))
             .flatten(),
         over_cold_ms: is_compared
-            .then(|| against_cold(launches, scenario, |time, cold| time - cold))
+            .then(|| median_estimate(&compared(launches, scenario, |time, cold| time - cold)))
             .flatten(),
         gap_closed: (is_compared && scenario != Scenario::Warm && scenario.runs_program())
             .then(|| gap_closed(launches, scenario))

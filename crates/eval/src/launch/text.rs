@@ -6,9 +6,9 @@ use super::record::Learn;
 use super::scenario::Scenario;
 use super::study::{LaunchStudy, ProgramRow, ScenarioRow, USED};
 use super::tables;
-use crate::statistics::{Estimate, Mean, SAMPLES_MIN};
+use crate::statistics::{Estimate, SAMPLES_MIN};
 use crate::study::text::{
-    add_discarded, add_tables, cells, counts, gap_percent, interval, mean, mean_percent,
+    add_discarded, add_tables, cells, counts, gap_percent, interval, mean_percent,
 };
 use std::fmt::Write;
 
@@ -208,7 +208,7 @@ pub fn ratio_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
     for group in &study.overall {
         let mut row = vec![group_words(group), group.programs.len().to_string()];
         let of = |scenario| group.scenarios.iter().find(|o| o.scenario == scenario);
-        row.extend(compared().map(|scenario| mean(of(scenario).map(|o| o.ratio_to_cold), 2)));
+        row.extend(compared().map(|scenario| interval(of(scenario).map(|o| o.ratio_to_cold), 2)));
         for scenario in used(&scenarios) {
             let gap = of(scenario).and_then(|o| o.gap_closed);
             row.extend([mean_percent(gap), String::new()]);
@@ -298,7 +298,7 @@ pub fn over_bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
 
 /// The mean over all programs that have a bound.
 fn mean_over_bound(study: &LaunchStudy, scenarios: &[Scenario]) -> Option<Vec<String>> {
-    let of_each: Vec<Option<Mean>> = used(scenarios)
+    let of_each: Vec<Option<Estimate>> = used(scenarios)
         .map(|scenario| {
             let mut rows = [Group::All, Group::Complete].into_iter();
             rows.find_map(|group| of_group(&study.overall, group, scenario)?.ratio_to_bound)
@@ -308,7 +308,7 @@ fn mean_over_bound(study: &LaunchStudy, scenarios: &[Scenario]) -> Option<Vec<St
     let programs = counts(means.map(|mean| mean.n));
     of_each.iter().any(Option::is_some).then(|| {
         let mut row = vec!["mean of the programs".to_owned(), programs];
-        row.extend(of_each.into_iter().map(|of_it| mean(of_it, 2)));
+        row.extend(of_each.into_iter().map(|mean| interval(mean, 2)));
         row
     })
 }
@@ -377,15 +377,6 @@ pub fn bound_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
 pub fn change(ratio_to_cold: Estimate) -> String {
     let e = ratio_to_cold.map(|ratio| (ratio - 1.0) * 100.0);
     format!("{:+.0} % [{:+.0}, {:+.0}]", e.value, e.low, e.high)
-}
-
-/// The same of a mean.
-pub fn mean_change(ratio_to_cold: Mean) -> String {
-    let mean = ratio_to_cold.map(|ratio| (ratio - 1.0) * 100.0);
-    let interval = mean
-        .interval
-        .map(|(low, high)| format!(" [{low:+.0}, {high:+.0}]"));
-    format!("{:+.0} %{}", mean.value, interval.unwrap_or_default())
 }
 
 /// A row for each number of programs and scenario.

@@ -100,7 +100,7 @@ fn key_number(group: &GroupRow, row: &OverallRow) -> String {
         "<div><b style=\"color:{}\">{}</b><span>{}</span> against cold, mean of {of}{gap}</div>",
         scenario_colour(row.scenario),
         words(row.scenario),
-        text::mean_change(row.ratio_to_cold),
+        text::change(row.ratio_to_cold),
     )
 }
 

@@ -5,7 +5,7 @@ use super::rows::{beside_rows, footprint_rows, overhead_rows, policy_rows, utili
 use super::{Studies, Study, sequences, stalls};
 use crate::circumstances::factors_line;
 use crate::record::{Mode, Parameters, Setting};
-use crate::statistics::{Estimate, Mean};
+use crate::statistics::Estimate;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -36,28 +36,12 @@ pub fn gap_percent(gap_closed: Option<Estimate>, has_gap: Option<bool>) -> Strin
     }
 }
 
-/// A mean, with its interval where it has one.
-pub fn mean(mean: Option<Mean>, decimals: usize) -> String {
-    let Some(mean) = mean else { return "-".into() };
-    match mean.interval {
-        Some((low, high)) => format!(
-            "{:.decimals$} [{low:.decimals$}, {high:.decimals$}]",
-            mean.value
-        ),
-        None => format!("{:.decimals$}", mean.value),
+/// A mean in hundredths, and of how many it is.
+pub fn mean_percent(mean: Option<Estimate>) -> String {
+    match mean {
+        Some(e) => format!("{} of {}", percent(mean), e.n),
+        None => "-".into(),
     }
-}
-
-/// The same in hundredths, and of how many it is.
-pub fn mean_percent(mean: Option<Mean>) -> String {
-    let Some(mean) = mean.map(|mean| mean.map(|share| share * 100.0)) else {
-        return "-".into();
-    };
-    let interval = mean
-        .interval
-        .map(|(low, high)| format!(" [{low:.0}, {high:.0}]"));
-    let interval = interval.unwrap_or_default();
-    format!("{:.0} %{interval} of {}", mean.value, mean.n)
 }
 
 /// How many something is of, where it may differ: "8", or "5-8".
@@ -343,14 +327,10 @@ pub fn overall_rows(studies: &Studies) -> Vec<Vec<String>> {
     rows[0].extend(["open".into(), "slower".into()]);
     for o in &studies.overall {
         let of_apps = |count: usize| format!("{count} of {}", o.apps);
-        let of_gap = |gap: Option<Estimate>| match gap {
-            Some(e) => format!("{} of {}", percent(gap), e.n),
-            None => "-".into(),
-        };
         rows.push(vec![
             o.mode.word().into(),
             interval(o.ratio_to_off, 2),
-            of_gap(o.gap_closed),
+            mean_percent(o.gap_closed),
             of_apps(o.faster),
             of_apps(o.no_loss),
             of_apps(o.open),
