@@ -5,6 +5,7 @@ mod accesses;
 pub mod activity;
 mod bench;
 pub mod cache;
+mod counted;
 mod detected;
 pub mod held;
 mod learning;

@@ -4,6 +4,7 @@ use super::accesses::{Recorder, first_accesses};
 use super::activity::{self, Activity, Instruments};
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
+use super::counted::{Counted, why_disturbed, why_failed};
 use super::held::{Held, Running};
 use super::picture::{Limits, Seen};
 use super::preload::Preload;
@@ -11,9 +12,8 @@ use super::profiles;
 use super::programs::{Prepared, Window};
 use super::record::{CacheState, Discarded, FirstAccesses, Launch, Parameters, Preloaded, Slot};
 use super::scenario::Scenario;
-use crate::attempts::STRANGERS_LOAD;
-use crate::circumstances::{load, system_and_strangers_since, system_counters};
-use crate::clock::{now_ns, process_cpu_us};
+use crate::circumstances::load;
+use crate::clock::now_ns;
 use crate::error::Result;
 use crate::log::with_last_words_of_application;
 use crate::readings;
@@ -272,25 +272,6 @@ struct Watched {
     system: BTreeMap<String, f64>,
 }
 
-/// CPU times and machine-wide counters at one moment.
-struct Counted {
-    own_us: u64,
-    measured_us: u64,
-    session_us: u64,
-    system: BTreeMap<String, f64>,
-}
-
-impl Counted {
-    fn read(bench: &Bench) -> Self {
-        Self {
-            own_us: process_cpu_us(),
-            measured_us: bench.measured_cpu_us(),
-            session_us: bench.session_cpu_us(),
-            system: system_counters(),
-        }
-    }
-}
-
 /// What is launched, and how.
 struct Wanted<'a> {
     program: &'a Prepared,
@@ -404,10 +385,7 @@ fn leave_to_end(running: Running, status: Option<ExitStatus>) {
 }
 
 fn difference(before: &Counted, after: &Counted) -> Watched {
-    let cpu_us = after.measured_us.saturating_sub(before.measured_us);
-    let taking_part_us =
-        cpu_us + after.own_us - before.own_us + after.session_us.saturating_sub(before.session_us);
-    let system = system_and_strangers_since(&after.system, &before.system, taking_part_us);
+    let (cpu_us, system) = after.since(before);
     Watched {
         t0_ns: 0,
         counted_ns: 0,
@@ -430,24 +408,15 @@ fn is_held_out(scenario: Scenario, report: Option<&serde_json::Value>) -> bool {
 
 /// Why a launch says nothing, if so. One that is merely slow is never discarded.
 fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Option<String> {
-    // /proc/stat counts in ticks of 10 ms on every processor: so much says nothing.
-    const RESOLUTION_MS: f64 = 30.0;
-    let window_ms = watched.counted_ns as f64 / 1e6 * bench.cores as f64;
-    let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0 + RESOLUTION_MS;
-    if watched.system["strangers_ms"] > strangers_ms_max {
-        return Some(STRANGERS_LOAD.into());
-    }
-    why_failed(watched)
-}
-
-fn why_failed(watched: &Watched) -> Option<String> {
-    let failed = watched.status.filter(|status| !status.success());
-    failed.map(|status| format!("the program failed: {status}"))
+    let (cores, counted_ns) = (bench.cores, watched.counted_ns);
+    why_disturbed(parameters, cores, counted_ns, &watched.system)
+        .or_else(|| why_failed("the program", watched.status))
 }
 
 /// Why a launch did not come to the end that was to be measured, if so.
 fn why_endless(watched: &Watched, program: &Prepared) -> Option<String> {
-    let why = why_failed(watched).or_else(|| watched.seen.why_capped.clone())?;
+    let why =
+        why_failed("the program", watched.status).or_else(|| watched.seen.why_capped.clone())?;
     Some(match program.window {
         Some(_) => why,
         None => format!(

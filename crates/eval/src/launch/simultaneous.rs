@@ -1,15 +1,19 @@
-//! Several programs launched at once (FAST, Figure 8): the time until the last of them has finished.
+//! Several programs launched at once (FAST, Figure 8): when each of them has finished.
 
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
+use super::counted::{Counted, why_disturbed, why_failed};
 use super::held::{Held, Running};
 use super::order;
-use super::record::{CacheState, Key, Line, Parameters, Simultaneous, has_fetched};
+use super::record::{Discarded, Key, Line, Parameters, Simultaneous, Slot, has_fetched};
 use super::scenario::Scenario;
-use crate::circumstances::{system_counters, system_since};
+use crate::attempts::Attempts;
+use crate::clock::now_ns;
 use crate::error::Result;
+use crate::log::with_last_words_of_application;
 use crate::record::{Earlier, Writer, retain_incomplete};
 use std::collections::BTreeMap;
+use std::process::ExitStatus;
 
 /// Repetitions of each number of programs and scenario.
 const RUNS_MAX: u32 = 5;
@@ -53,96 +57,170 @@ pub fn measure_all(
             );
             continue;
         };
-        let at = Simultaneous {
-            count,
+        let at = Slot {
+            program: format!("{count} at once"),
             block,
             order,
             scenario,
-            t0_monotonic_ns: 0,
-            t_end_ns: BTreeMap::new(),
-            capped: false,
-            state: CacheState::default(),
-            helped: 0,
-            system: BTreeMap::new(),
+            attempt: 0,
         };
-        let measured = measure(bench, parameters, programs, at)?;
-        show(&measured);
-        writer.write(&Line::Simultaneous(Box::new(measured)))?;
+        measure_turn(bench, parameters, programs, at, writer)?;
     }
     Ok(())
 }
+
+/// Measures one turn, again if it has to be discarded.
+fn measure_turn(
+    bench: &Bench,
+    parameters: &Parameters,
+    programs: &[&Learned],
+    mut at: Slot,
+    writer: &mut Writer,
+) -> Result<()> {
+    let mut attempts = Attempts::default();
+    while let Some(attempt) = attempts.next() {
+        at.attempt = attempt;
+        match measure(bench, parameters, programs, &at)? {
+            Ok(measured) => {
+                show(&measured);
+                return writer.write(&Line::Simultaneous(measured));
+            }
+            Err(discarded) => {
+                let (scenario, reason) = (at.scenario.word(), &discarded.reason);
+                eprintln!("{:>14} {scenario:>8}: discarded: {reason}", at.program);
+                attempts.discarded(reason);
+                writer.write(&Line::DiscardedLaunch(discarded))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What became of a turn.
+type Outcome = std::result::Result<Box<Simultaneous>, Box<Discarded>>;
 
 /// Launches all of these programs at once.
 fn measure(
     bench: &Bench,
     parameters: &Parameters,
     programs: &[&Learned],
-    at: Simultaneous,
-) -> Result<Simultaneous> {
+    at: &Slot,
+) -> Result<Outcome> {
     let pages: Vec<&SequencePages> = programs.iter().map(|learned| &learned.pages).collect();
     let state = cache::make_cold(&pages)?;
-    let hold = |learned: &&Learned| {
-        let program = &learned.program;
-        let command = bench
-            .prepage
-            .scenario(&program.name, at.scenario, &program.command);
-        bench.hold(program, &command)
+    let discard = |reason: String| {
+        Ok(Err(Box::new(Discarded {
+            slot: at.clone(),
+            reason,
+            state: Some(state),
+        })))
     };
-    let held: Vec<Held> = programs.iter().map(hold).collect::<Result<_>>()?;
-    cache::drop_all()?;
-    let before = system_counters();
-    let mut running: Vec<Running> = Vec::with_capacity(held.len());
-    for command in held {
-        running.push(command.release()?);
+    if let Some(reason) = cache::why_not_cold(&state) {
+        return discard(reason);
     }
+    let seen = launch_all(bench, parameters, programs, at.scenario)?;
+    let disturbed = why_disturbed(parameters, bench.cores, seen.counted_ns, &seen.system);
+    if let Some(reason) = disturbed.or_else(|| why_one_failed(bench, programs, &seen.exits)) {
+        return discard(reason);
+    }
+    let cap_ns = parameters.cap_ms * 1_000_000;
+    let ends = seen.exits.iter();
+    let ends = ends.map(|exit| exit.map_or(cap_ns, |(t_ns, _)| t_ns - seen.t0_ns));
+    let names = programs.iter().map(|learned| learned.program.name.clone());
+    Ok(Ok(Box::new(Simultaneous {
+        count: programs.len(),
+        block: at.block,
+        order: at.order,
+        scenario: at.scenario,
+        t0_monotonic_ns: seen.t0_ns,
+        t_end_ns: names.zip(ends).collect(),
+        capped: seen.exits.iter().any(Option::is_none),
+        state,
+        helped: seen.helped,
+        system: seen.system,
+    })))
+}
+
+/// What was seen of launches at once.
+struct Seen {
+    t0_ns: u64,
+    exits: Vec<Exit>,
+    counted_ns: u64,
+    system: BTreeMap<String, f64>,
+    helped: usize,
+}
+
+/// Launches all from a cold cache, and sees their end.
+fn launch_all(
+    bench: &Bench,
+    parameters: &Parameters,
+    programs: &[&Learned],
+    scenario: Scenario,
+) -> Result<Seen> {
+    let held = hold_all(bench, programs, scenario)?;
+    cache::drop_all()?;
+    let before = Counted::read(bench);
+    let running = held.into_iter().map(Held::release);
+    let mut running: Vec<Running> = running.collect::<Result<_>>()?;
     let t0_ns = running[0].t0_ns;
-    let (t_end_ns, capped) = wait_for_all(parameters, programs, &mut running)?;
-    let after = system_counters();
-    let takes_part = at.scenario != Scenario::Cold;
+    let exits = wait_for_all(t0_ns + parameters.cap_ms * 1_000_000, &mut running)?;
+    let counted_ns = now_ns() - t0_ns;
+    let (_, system) = Counted::read(bench).since(&before);
+    let takes_part = scenario != Scenario::Cold;
     let helped = programs
         .iter()
-        .filter(|learned| takes_part && was_helped(bench, learned, at.scenario))
+        .filter(|learned| takes_part && was_helped(bench, learned, scenario))
         .count();
     bench.end_processes();
-    if capped {
+    if exits.iter().any(Option::is_none) {
         running.into_iter().for_each(Running::reap);
     }
-    Ok(Simultaneous {
-        t0_monotonic_ns: t0_ns,
-        t_end_ns,
-        capped,
-        state,
+    Ok(Seen {
+        t0_ns,
+        exits,
+        counted_ns,
+        system,
         helped,
-        system: system_since(&after, &before),
-        ..at
     })
 }
 
-/// Waits for every program's exit or the cap, and says when each was over.
-fn wait_for_all(
-    parameters: &Parameters,
-    programs: &[&Learned],
-    running: &mut [Running],
-) -> Result<(BTreeMap<String, u64>, bool)> {
-    let t0_ns = running[0].t0_ns;
-    let cap_ns = parameters.cap_ms * 1_000_000;
+/// Starts all up to their exec.
+fn hold_all(bench: &Bench, programs: &[&Learned], scenario: Scenario) -> Result<Vec<Held>> {
+    let hold = |learned: &&Learned| {
+        let program = &learned.program;
+        let prepage = &bench.prepage;
+        let command = prepage.scenario(&program.name, scenario, &program.command);
+        bench.hold(program, &command)
+    };
+    programs.iter().map(hold).collect()
+}
+
+/// When a program exited, and how; nothing of one that the cap ended.
+type Exit = Option<(u64, ExitStatus)>;
+
+/// Waits for every program's exit until a moment of the monotonic clock.
+fn wait_for_all(until_ns: u64, running: &mut [Running]) -> Result<Vec<Exit>> {
     // Each in a thread of its own: the moment of an exit is when it is seen.
-    let exits = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let waits: Vec<_> = running
             .iter_mut()
-            .map(|running| scope.spawn(move || running.wait_until(t0_ns + cap_ns)))
+            .map(|running| scope.spawn(move || running.wait_until(until_ns)))
             .collect();
         waits
             .into_iter()
             .map(|wait| wait.join().expect("no panic"))
-            .collect::<Result<Vec<_>>>()
-    })?;
-    let capped = exits.iter().any(Option::is_none);
-    let ends = exits
-        .into_iter()
-        .map(|exit| exit.map_or(cap_ns, |(t_ns, _)| t_ns - t0_ns));
-    let names = programs.iter().map(|learned| learned.program.name.clone());
-    Ok((names.zip(ends).collect(), capped))
+            .collect()
+    })
+}
+
+/// Why the first of the programs that failed did, with its last words: what it took is no launch.
+fn why_one_failed(bench: &Bench, programs: &[&Learned], exits: &[Exit]) -> Option<String> {
+    let mut each = programs.iter().zip(exits);
+    each.find_map(|(learned, exit)| {
+        let program = &learned.program;
+        let why = why_failed(&program.name, exit.map(|(_, status)| status))?;
+        Some(with_last_words_of_application(why, &bench.log(program)))
+    })
 }
 
 fn was_helped(bench: &Bench, learned: &Learned, scenario: Scenario) -> bool {

@@ -12,7 +12,7 @@ use super::sequence::{SequenceRow, sequence};
 use super::usage::{UsageRow, usage};
 use crate::error::Result;
 use crate::source::Source;
-use crate::statistics::{Estimate, median, median_estimate};
+use crate::statistics::{Estimate, bootstrap, median, median_estimate, median_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -134,6 +134,8 @@ pub struct SimultaneousRow {
     pub last_ms: Option<Estimate>,
     /// The same over cold, paired.
     pub ratio_to_cold: Option<Estimate>,
+    /// Each program's own end over that in cold, paired by block: the mean of the programs' medians. Blocks are drawn whole.
+    pub each_to_cold: Option<Estimate>,
 }
 
 /// Studies one record.
@@ -335,29 +337,50 @@ fn last_ms(several: &Simultaneous) -> f64 {
 }
 
 fn simultaneous_rows(all: &[Simultaneous]) -> Vec<SimultaneousRow> {
-    let mut by_kind: BTreeMap<(usize, Scenario), BTreeMap<u32, f64>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<(usize, Scenario), BTreeMap<u32, &Simultaneous>> = BTreeMap::new();
     for several in all {
-        let times = by_kind
+        let of_kind = by_kind
             .entry((several.count, several.scenario))
             .or_default();
-        times.insert(several.block, last_ms(several));
+        of_kind.insert(several.block, several);
     }
-    let row = |(&(count, scenario), times): (&(usize, Scenario), &BTreeMap<u32, f64>)| {
-        let cold = by_kind.get(&(count, Scenario::Cold));
-        let ratios: Vec<f64> = times
-            .iter()
-            .filter_map(|(block, ms)| Some(ms / cold?.get(block)?))
-            .collect();
-        SimultaneousRow {
-            count,
-            scenario,
-            last_ms: median_estimate(&times.values().copied().collect::<Vec<_>>()),
-            ratio_to_cold: (scenario != Scenario::Cold)
-                .then(|| median_estimate(&ratios))
-                .flatten(),
-        }
-    };
+    let row =
+        |(&(count, scenario), of_kind): (&(usize, Scenario), &BTreeMap<u32, &Simultaneous>)| {
+            let last: Vec<f64> = of_kind.values().map(|several| last_ms(several)).collect();
+            let cold = by_kind.get(&(count, Scenario::Cold));
+            let pairs: Vec<(&Simultaneous, &Simultaneous)> = of_kind
+                .iter()
+                .filter(|_| scenario != Scenario::Cold)
+                .filter_map(|(block, &several)| Some((several, *cold?.get(block)?)))
+                .collect();
+            let of_last = pairs
+                .iter()
+                .map(|(with, cold)| last_ms(with) / last_ms(cold));
+            SimultaneousRow {
+                count,
+                scenario,
+                last_ms: median_estimate(&last),
+                ratio_to_cold: median_estimate(&of_last.collect::<Vec<f64>>()),
+                each_to_cold: bootstrap(pairs.len(), |drawn| each_to_cold(&pairs, drawn)),
+            }
+        };
     by_kind.iter().map(row).collect()
+}
+
+/// The mean, over the programs that all pairs have, of the median of their ratios in the drawn pairs.
+fn each_to_cold(pairs: &[(&Simultaneous, &Simultaneous)], drawn: &[usize]) -> Option<f64> {
+    let end_ns = |of: &Simultaneous, name: &str| of.t_end_ns.get(name).map(|&ns| ns as f64);
+    let ratios = |name: &String| -> Option<Vec<f64>> {
+        let of_pair = |(with, cold): &(&Simultaneous, &Simultaneous)| {
+            Some(end_ns(with, name)? / end_ns(cold, name)?)
+        };
+        pairs.iter().map(of_pair).collect()
+    };
+    let names = pairs.first()?.0.t_end_ns.keys();
+    let medians: Vec<f64> = names
+        .filter_map(|name| median_of(&ratios(name)?, drawn))
+        .collect();
+    (!medians.is_empty()).then(|| medians.iter().sum::<f64>() / medians.len() as f64)
 }
 
 #[cfg(test)]
@@ -484,6 +507,7 @@ pub(crate) mod tests {
 
     #[test]
     fn simultaneous_launches_are_compared_by_the_last() {
+        // git, the first to finish, is not helped.
         let several = |block, scenario, last_ms: u64| Simultaneous {
             count: 2,
             block,
@@ -519,6 +543,8 @@ pub(crate) mod tests {
         assert!(cold.ratio_to_cold.is_none());
         assert_eq!(fast.ratio_to_cold.unwrap().value, 0.75);
         assert_eq!(fast.last_ms.unwrap().value, 300.0);
+        assert!(cold.each_to_cold.is_none());
+        assert_eq!(fast.each_to_cold.map(|e| (e.value, e.n)), Some((0.875, 5)));
     }
 
     #[test]

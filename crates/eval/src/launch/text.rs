@@ -387,6 +387,7 @@ pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
         "n",
         "last finished",
         "over cold",
+        "each over cold, mean",
     ])];
     rows.extend(study.simultaneous.iter().map(|several| {
         vec![
@@ -395,6 +396,7 @@ pub fn simultaneous_rows(study: &LaunchStudy) -> Vec<Vec<String>> {
             counts(several.last_ms.map(|e| e.n)),
             time(several.last_ms),
             interval(several.ratio_to_cold, 2),
+            interval(several.each_to_cold, 2),
         ]
     }));
     rows
