@@ -6,6 +6,7 @@ use crate::display::screen::Screen;
 use crate::display::windows::{Change, Display};
 use crate::error::Result;
 use crate::group::Group;
+use crate::run::watch::push;
 use crate::settle::{Frame, FrameRecord, Still, is_answer, settle};
 use crate::tiles::Tiles;
 use prepage_kernel::process;
@@ -41,8 +42,6 @@ pub struct Seen {
     pub why_capped: Option<String>,
 }
 
-/// At most so many pictures are kept of one launch.
-const FRAMES_MAX: usize = 1000;
 /// The window is looked for so often while it is not there.
 const LOOK_MS: u64 = 50;
 
@@ -84,16 +83,13 @@ impl Desk {
                     self.display.watch_again()?;
                     let tiles = self.screen.tiles()?;
                     still.see(&tiles, at_ns);
-                    let is_new = frames.last().is_none_or(|last| last.tiles != tiles);
-                    if is_new && frames.len() < FRAMES_MAX {
-                        let cpu_us = group.cpu_us() - cpu_before_us;
-                        frames.push(Frame {
-                            t_ns: at_ns - t0_ns,
-                            tiles,
-                            cpu_us,
-                            majflt: major_faults(group),
-                        });
-                    }
+                    let frame = Frame {
+                        t_ns: at_ns - t0_ns,
+                        tiles,
+                        cpu_us: group.cpu_us() - cpu_before_us,
+                        majflt: major_faults(group),
+                    };
+                    push(&mut frames, frame);
                 }
                 Some(Change::Active) => {}
                 None if now_ns() >= cap_ns || is_ready => break,
@@ -154,4 +150,27 @@ fn major_faults(group: &Group) -> u64 {
         .into_iter()
         .filter_map(|pid| process::stat(pid).ok());
     stats.map(|stat| stat.major_faults).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_pictures_the_last_is_kept() {
+        const DRAWN: u64 = 2_000;
+        let mut frames = Vec::new();
+        for t_ns in 1..=DRAWN {
+            let frame = Frame {
+                t_ns,
+                // Two pixels, in every picture others.
+                tiles: Tiles::of(&t_ns.to_le_bytes(), 2, 1, 8),
+                cpu_us: 0,
+                majflt: 0,
+            };
+            push(&mut frames, frame);
+        }
+        assert!((frames.len() as u64) < DRAWN);
+        assert_eq!(frames.last().map(|frame| frame.t_ns), Some(DRAWN));
+    }
 }

@@ -126,7 +126,7 @@ fn majflt_now(before: &Reading) -> u64 {
 }
 
 /// Keeps a frame unless it shows the same as the one before.
-fn push(frames: &mut Vec<Frame>, frame: Frame) {
+pub fn push(frames: &mut Vec<Frame>, frame: Frame) {
     let same = frames
         .last()
         .is_some_and(|last: &Frame| last.tiles == frame.tiles);
