@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Service, TempDir, is_root, wait_until};
+use prepage_core::launch::recording::FILES_MAX;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -117,16 +118,28 @@ fn what_a_recording_has_no_room_for_is_counted() {
         directory.path().join("files"),
     );
     std::fs::create_dir(&files).expect("made");
-    for number in 0..5_000 {
+    // A thousand more than are recorded.
+    let count = FILES_MAX + 1_000;
+    for number in 0..count {
         std::fs::write(files.join(number.to_string()), b"x").expect("written");
     }
     let report = directory.path().join("report");
     let report = report.to_str().expect("text");
+    // It is over when it exits: what it reads is in memory, so that it would be taken to be idle.
+    let config = directory.path().join("config");
+    std::fs::write(
+        &config,
+        "[launch]\nt_idle_ms = 60000\nt_timeout_ms = 60000\n",
+    )
+    .expect("written");
+    let config = config.to_str().expect("text");
     let all = format!("cat {}/* | wc -c", files.display());
-    let launched = ["run", "--report", report, "--", "/usr/bin/dash", "-c", &all];
+    let options = ["--report", report, "--config", config];
+    let command = ["--", "/usr/bin/dash", "-c", &all];
+    let launched = [&["run"], &options[..], &command].concat();
     let launch = |_| {
         let _ = std::fs::remove_file(report);
-        assert_eq!(said(&launched, &store), "5000\n");
+        assert_eq!(said(&launched, &store), format!("{count}\n"));
         let record = || std::fs::read_to_string(report).unwrap_or_default();
         wait_until("its report", || record().ends_with('\n'));
         serde_json::from_str(&record()).expect("JSON")
