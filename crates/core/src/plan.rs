@@ -27,6 +27,13 @@ impl Plan {
         self.anon.iter().map(|(_, targets)| targets.pages()).sum()
     }
 
+    /// About so many of its anonymous pages at most, evenly, by process.
+    pub fn sample(&self, pages_max: u64) -> impl Iterator<Item = (Instance, Vec<u64>)> {
+        let step = self.anon_pages().div_ceil(pages_max).max(1) as usize;
+        let of_each = self.anon.iter();
+        of_each.map(move |(instance, t)| (*instance, t.iter_pages().step_by(step).collect()))
+    }
+
     /// How many of these pages (process id and virtual page) are among the anonymous pages planned.
     pub fn anon_among(&self, pages: &[(i32, u64)]) -> usize {
         let among = |(instance, targets): &(Instance, AnonTargets)| {

@@ -196,6 +196,22 @@ enum Command {
     Restore,
 }
 
+/// How a run goes on that was interrupted.
+#[derive(Debug, Args)]
+struct GoingOn {
+    /// Continue the record: whole blocks that it holds are not measured again. It goes on only by the same build of prepage,
+    /// on the same kernel and with the same swap, or =anyway.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "alike"
+    )]
+    resume: Option<Resume>,
+}
+
 #[derive(Debug, Args)]
 struct RunArguments {
     /// The applications, or all; one after the other, and at once in the setting together.
@@ -237,17 +253,8 @@ struct RunArguments {
     /// The record: JSON lines.
     #[arg(long, value_name = "FILE", default_value = "records.jsonl")]
     out: PathBuf,
-    /// Continue the record: whole blocks that it holds are not measured again. It goes on only by the same build of prepage,
-    /// on the same kernel and with the same swap, or =anyway.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "alike"
-    )]
-    resume: Option<Resume>,
+    #[command(flatten)]
+    going_on: GoingOn,
     /// Keep what prepage recorded of each switch of mode observe in this file as well, for `simulate`.
     #[arg(long, value_name = "FILE")]
     switches: Option<PathBuf>,
@@ -396,7 +403,7 @@ impl RunArguments {
             ..usual
         };
         Ok(run::Options {
-            resume: self.resume,
+            resume: self.going_on.resume,
             switches: self.switches,
             prepage_bin: self.prepage_bin,
             swap_bytes,
@@ -449,17 +456,8 @@ struct LaunchArguments {
     /// The record: JSON lines.
     #[arg(long, value_name = "FILE", default_value = "launches.jsonl")]
     out: PathBuf,
-    /// Continue the record: whole blocks that it holds are not measured again. It goes on only by the same build of prepage,
-    /// on the same kernel and with the same swap, or =anyway.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "alike"
-    )]
-    resume: Option<Resume>,
+    #[command(flatten)]
+    going_on: GoingOn,
     /// The directory of prepage; by default that of this program.
     #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
@@ -502,7 +500,7 @@ impl LaunchArguments {
             installs: self.install,
             prepage_bin: self.prepage_bin,
             out: self.out,
-            resume: self.resume,
+            resume: self.going_on.resume,
         }
     }
 }
@@ -545,17 +543,8 @@ struct IdleArguments {
     /// The record: JSON lines.
     #[arg(long, value_name = "FILE", default_value = "idle.jsonl")]
     out: PathBuf,
-    /// Continue the record: whole blocks that it holds are not measured again. It goes on only by the same build of prepage,
-    /// on the same kernel and with the same swap, or =anyway.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "alike"
-    )]
-    resume: Option<Resume>,
+    #[command(flatten)]
+    going_on: GoingOn,
     /// The directory of prepage and prepaged; by default that of this program.
     #[arg(long, value_name = "DIR")]
     prepage_bin: Option<PathBuf>,
@@ -585,7 +574,7 @@ impl IdleArguments {
             installs: self.install,
             prepage_bin: self.prepage_bin,
             out: self.out,
-            resume: self.resume,
+            resume: self.going_on.resume,
         })
     }
 }

@@ -5,8 +5,8 @@
 /// what it needs. To be called before there are threads; another allocator than glibc's is left as it is.
 pub fn share_one_arena() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: `mallopt` takes two integers by value and sets a parameter of the allocator under its own lock; `M_ARENA_MAX` is one
-    // of those it knows, and any number of arenas from 1 on is valid. It refuses by returning 0, which leaves things as they are.
+    // SAFETY: `mallopt` takes two integers by value and sets a parameter of the allocator under its own lock; `M_ARENA_MAX` is
+    // one that it knows, and any number of arenas from 1 on is valid. It refuses by returning 0, and leaves things as they are.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }

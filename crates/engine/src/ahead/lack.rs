@@ -3,7 +3,6 @@
 use super::Task;
 use crate::members::{Member, share_out};
 use crate::patience;
-use prepage_core::anon::AnonTargets;
 use prepage_core::identity::Instance;
 use prepage_core::machine::Need;
 use prepage_kernel::cgroup::{Cgroup, Limited, PROCS_MAX};
@@ -117,19 +116,12 @@ impl Wanting {
 
     /// The share of its planned anonymous pages that is out, by a sample. Where they are, its file pages are taken to be as well.
     fn share_out(&self) -> f64 {
-        let step = self
-            .need
-            .plan
-            .anon_pages()
-            .div_ceil(SAMPLE_PAGES_MAX)
-            .max(1) as usize;
-        let of_it = |(instance, targets): &(Instance, AnonTargets)| {
-            let is_it = |member: &&Arc<Member>| member.instance == *instance;
-            let member = self.members.iter().find(is_it)?;
-            let pages = targets.iter_pages().step_by(step).collect();
-            Some((Arc::clone(member), pages))
+        let of_it = |(instance, pages): (Instance, Vec<u64>)| {
+            let is_it = |member: &&Arc<Member>| member.instance == instance;
+            Some((Arc::clone(self.members.iter().find(is_it)?), pages))
         };
-        let sample: Vec<_> = self.need.plan.anon.iter().filter_map(of_it).collect();
+        let sampled = self.need.plan.sample(SAMPLE_PAGES_MAX);
+        let sample: Vec<_> = sampled.filter_map(of_it).collect();
         let Some((first, _)) = sample.first() else {
             return 0.0;
         };

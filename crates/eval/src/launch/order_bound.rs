@@ -1,6 +1,6 @@
 //! The least time of a launch whose pages come in while it runs, from the order in which it needs them. Pure.
 
-use super::measures::{blocks, has_gap, median_of};
+use super::measures::{blocks, median_of};
 use super::record::{Demand, FirstAccesses, Launch};
 use super::scenario::Scenario;
 use crate::statistics::{Estimate, bootstrap, median, share_of_gap};
@@ -32,16 +32,21 @@ pub struct Bound {
 }
 
 /// The bound of one program, from its launches and its recorded warm ones.
-pub fn order_bound(launches: &[Launch], recorded: &[&FirstAccesses]) -> Option<OrderBound> {
+pub fn order_bound(
+    launches: &[Launch],
+    recorded: &[&FirstAccesses],
+    is_clear: bool,
+) -> Option<OrderBound> {
     Some(OrderBound {
-        certain: bound(launches, recorded, |one| &one.certain)?,
-        mapped: bound(launches, recorded, |one| &one.mapped)?,
+        certain: bound(launches, recorded, is_clear, |one| &one.certain)?,
+        mapped: bound(launches, recorded, is_clear, |one| &one.mapped)?,
     })
 }
 
 fn bound(
     launches: &[Launch],
     recorded: &[&FirstAccesses],
+    is_clear: bool,
     demands: impl Fn(&FirstAccesses) -> &[Demand],
 ) -> Option<Bound> {
     // The median over the recorded launches.
@@ -65,7 +70,7 @@ fn bound(
     });
     Some(Bound {
         time_ms,
-        closable: closable.filter(|_| has_gap(launches) == Some(true)),
+        closable: closable.filter(|_| is_clear),
     })
 }
 
@@ -121,11 +126,11 @@ mod tests {
         let block = |block| times.map(|(scenario, ms)| launch("node", block, scenario, ms));
         let launches: Vec<Launch> = (0..8).flat_map(block).collect();
         let one = recorded(&[(25, 0)], &[(100, 0)]);
-        let found = order_bound(&launches, &[&one]).unwrap();
+        let found = order_bound(&launches, &[&one], true).unwrap();
         assert_eq!(found.certain.time_ms.value, 24.0);
         assert_eq!(found.certain.closable.unwrap().value, 0.9);
         assert_eq!(found.mapped.time_ms.value, 36.0);
         assert_eq!(found.mapped.closable.unwrap().value, 0.6);
-        assert!(order_bound(&launches, &[]).is_none());
+        assert!(order_bound(&launches, &[], true).is_none());
     }
 }

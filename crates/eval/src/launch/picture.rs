@@ -83,13 +83,12 @@ impl Desk {
                     self.display.watch_again()?;
                     let tiles = self.screen.tiles()?;
                     still.see(&tiles, at_ns);
-                    let frame = Frame {
+                    push(&mut frames, tiles, |tiles| Frame {
                         t_ns: at_ns - t0_ns,
                         tiles,
                         cpu_us: group.cpu_us() - cpu_before_us,
                         majflt: major_faults(group),
-                    };
-                    push(&mut frames, frame);
+                    });
                 }
                 Some(Change::Active) => {}
                 None if now_ns() >= cap_ns || is_ready => break,
@@ -161,14 +160,14 @@ mod tests {
         const DRAWN: u64 = 2_000;
         let mut frames = Vec::new();
         for t_ns in 1..=DRAWN {
-            let frame = Frame {
+            // Two pixels, in every picture others.
+            let tiles = Tiles::of(&t_ns.to_le_bytes(), 2, 1, 8);
+            push(&mut frames, tiles, |tiles| Frame {
                 t_ns,
-                // Two pixels, in every picture others.
-                tiles: Tiles::of(&t_ns.to_le_bytes(), 2, 1, 8),
+                tiles,
                 cpu_us: 0,
                 majflt: 0,
-            };
-            push(&mut frames, frame);
+            });
         }
         assert!((frames.len() as u64) < DRAWN);
         assert_eq!(frames.last().map(|frame| frame.t_ns), Some(DRAWN));

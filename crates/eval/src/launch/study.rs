@@ -232,15 +232,17 @@ fn program_row(
     let mut scenarios: Vec<Scenario> = launches.iter().map(|l| l.slot.scenario).collect();
     scenarios.sort_unstable();
     scenarios.dedup();
+    let has_gap = has_gap(launches);
+    let is_clear = has_gap == Some(true);
     ProgramRow {
         program: name.to_owned(),
         scenarios: scenarios
             .iter()
-            .map(|&scenario| scenario_row(launches, scenario))
+            .map(|&scenario| scenario_row(launches, scenario, is_clear))
             .collect(),
-        has_gap: has_gap(launches),
+        has_gap,
         bound_ms: bound(launches),
-        order_bound: order_bound(launches, recorded),
+        order_bound: order_bound(launches, recorded, is_clear),
         learned_pages: learning.iter().filter_map(|l| l.known_pages).collect(),
         sequence: sequence(launches),
         overheads: overheads(launches),
@@ -249,7 +251,8 @@ fn program_row(
     }
 }
 
-fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
+/// The gap closed is none where the gap is not clear.
+fn scenario_row(launches: &[Launch], scenario: Scenario, is_clear: bool) -> ScenarioRow {
     let own: Vec<&Launch> = launches
         .iter()
         .filter(|launch| launch.slot.scenario == scenario)
@@ -274,9 +277,12 @@ fn scenario_row(launches: &[Launch], scenario: Scenario) -> ScenarioRow {
         over_cold_ms: is_compared
             .then(|| median_estimate(&compared(launches, scenario, |time, cold| time - cold)))
             .flatten(),
-        gap_closed: (is_compared && scenario != Scenario::Warm && scenario.runs_program())
-            .then(|| gap_closed(launches, scenario))
-            .flatten(),
+        gap_closed: (is_clear
+            && is_compared
+            && scenario != Scenario::Warm
+            && scenario.runs_program())
+        .then(|| gap_closed(launches, scenario))
+        .flatten(),
         ratio_to_bound: USED
             .contains(&scenario)
             .then(|| ratio_to_bound(launches, scenario))

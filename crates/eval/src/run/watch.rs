@@ -84,13 +84,12 @@ pub fn watch(
                     Some(_) => is_answer(&tiles, left),
                     None => chord.is_empty() && is_redrawn(&tiles, left),
                 };
-                let frame = Frame {
+                push(&mut seen.frames, tiles, |tiles| Frame {
                     t_ns: at_ns - t0_ns,
                     tiles,
                     cpu_us: running.group.cpu_us().saturating_sub(cpu_before_us),
                     majflt: majflt_now(before).saturating_sub(majflt_before),
-                };
-                push(&mut seen.frames, frame);
+                });
             }
             Some(Change::Active)
                 if seen.t_active_ns.is_none() && bench.display.active()? == running.window =>
@@ -125,16 +124,13 @@ fn majflt_now(before: &Reading) -> u64 {
         .sum()
 }
 
-/// Keeps a frame unless it shows the same as the one before.
-pub fn push(frames: &mut Vec<Frame>, frame: Frame) {
-    let same = frames
-        .last()
-        .is_some_and(|last: &Frame| last.tiles == frame.tiles);
-    if same {
+/// Keeps what is seen as a frame, unless it is the same as the one before; only then is `frame` asked for the rest of it.
+pub fn push(frames: &mut Vec<Frame>, tiles: Tiles, frame: impl FnOnce(Tiles) -> Frame) {
+    if frames.last().is_some_and(|last| last.tiles == tiles) {
         return;
     }
     if frames.len() == FRAMES_MAX {
         frames.pop();
     }
-    frames.push(frame);
+    frames.push(frame(tiles));
 }

@@ -1,10 +1,10 @@
 //! What was measured here, number by number beside the paper's.
 
 use super::footprint::{self, FootprintRow};
-use super::measures::{pooled, share_counts, wasted_pages};
+use super::measures::{pooled, ratio_to_off, share_counts, wasted_pages};
 use super::overall::mean_ratio;
 use super::paper::{self, Reported};
-use super::switches::{Switches, of_prepage};
+use super::switches::{Switches, of_prepage, settled_ms};
 use super::text::counts;
 use super::utilization::{self, Value};
 use crate::record::{Mode, Switch};
@@ -141,7 +141,7 @@ fn of_help(apps: &[Switches]) -> Vec<Beside> {
     let of_mode = |mode| mean_ratio(apps, mode, Mode::Off).map(|ratio| ratio.map(change));
     let each: Vec<f64> = apps
         .iter()
-        .filter_map(|app| super::measures::comparison(app, Mode::Full).ratio_to_off)
+        .filter_map(|app| ratio_to_off(app, Mode::Full, settled_ms))
         .map(|ratio| change(ratio.value))
         .collect();
     let best = each.iter().copied().reduce(f64::min);

@@ -34,24 +34,30 @@ pub fn launch_ms(switches: &Switches) -> Option<Estimate> {
 
 /// One mode against off, and where it lies between off and resident. Blocks are drawn whole: what made a block slow made
 /// all of its modes slow.
-pub fn comparison(switches: &Switches, mode: Mode) -> Comparison {
-    let (pairs, triples) = (pairs(switches, mode), triples(switches, mode));
-    let ratio = |value: fn(&Switch) -> f64| {
-        bootstrap(pairs.len(), |drawn| {
-            median_ratio(&pairs, drawn, (mode, Mode::Off), value)
-        })
-    };
+pub fn comparison(switches: &Switches, mode: Mode, has_gap: Option<bool>) -> Comparison {
     Comparison {
         mode,
-        ratio_to_off: ratio(settled_ms),
-        first_frame_ratio_to_off: ratio(first_frame_ms),
-        gap_closed: if mode.is_taken_out() {
+        ratio_to_off: ratio_to_off(switches, mode, settled_ms),
+        first_frame_ratio_to_off: ratio_to_off(switches, mode, first_frame_ms),
+        gap_closed: if mode.is_taken_out() && has_gap == Some(true) {
+            let triples = triples(switches, mode);
             bootstrap(triples.len(), |drawn| gap_closed(&triples, drawn, mode))
-                .filter(|_| has_gap(switches) == Some(true))
         } else {
             None
         },
     }
+}
+
+/// The median of the pairs' ratios to off.
+pub fn ratio_to_off(
+    switches: &Switches,
+    mode: Mode,
+    value: impl Fn(&Switch) -> f64,
+) -> Option<Estimate> {
+    let pairs = pairs(switches, mode);
+    bootstrap(pairs.len(), |drawn| {
+        median_ratio(&pairs, drawn, (mode, Mode::Off), &value)
+    })
 }
 
 /// The blocks by which a mode is compared with off.
@@ -111,11 +117,11 @@ pub fn cost_where_resident(switches: &Switches, mode: Mode) -> Option<Estimate> 
 }
 
 /// The least time: the application's own work and the pages' work, spread over all cores without any loss.
-pub fn bound(switches: &Switches) -> Option<Bound> {
+pub fn bound(switches: &Switches, has_gap: Option<bool>) -> Option<Bound> {
     // Below a limit that is reached a page costs reclaim as well, and that can be done ahead.
     let is_reclaimed = switches.run.parameters.setting == Setting::Reclaimed;
     // Where off is not clearly slower than resident, what its pages cost is a matter of chance, and may be negative.
-    if !is_reclaimed || has_gap(switches) != Some(true) {
+    if !is_reclaimed || has_gap != Some(true) {
         return None;
     }
     let blocks = switches.blocks(&[Mode::Off, Mode::Resident]);
@@ -309,7 +315,7 @@ mod tests {
 
     #[test]
     fn pairs_are_free_of_what_slows_a_whole_block() {
-        let full = comparison(&switches(), Mode::Anon);
+        let full = comparison(&switches(), Mode::Anon, has_gap(&switches()));
         let ratio = full.ratio_to_off.unwrap();
         assert_eq!((ratio.value, ratio.low, ratio.high), (0.5, 0.5, 0.5));
         let gap = full.gap_closed.unwrap();
@@ -321,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_bound_adds_own_work_and_pages_over_the_cores() {
-        let bound = bound(&switches()).unwrap();
+        let bound = bound(&switches(), has_gap(&switches())).unwrap();
         // (100 ms + 20,000 pages x 4 us) / 2 cores = 90 ms, and resident took longer.
         assert_eq!((bound.us_per_page, bound.us_per_page_of), (4.0, "fetch"));
         assert_eq!(bound.settled_ms.value, 150.0);
@@ -339,7 +345,7 @@ mod tests {
             }
         }
         assert_eq!(has_gap(&switches), Some(false));
-        let full = comparison(&switches, Mode::Anon);
+        let full = comparison(&switches, Mode::Anon, has_gap(&switches));
         assert!(full.gap_closed.is_none() && full.ratio_to_off.is_some());
         switches.samples.truncate(9);
         assert_eq!(has_gap(&switches), None);
@@ -360,7 +366,11 @@ mod tests {
     fn few_samples_make_no_claim() {
         let mut few = switches();
         few.samples.truncate(9);
-        assert!(comparison(&few, Mode::Anon).gap_closed.is_none());
+        assert!(
+            comparison(&few, Mode::Anon, has_gap(&few))
+                .gap_closed
+                .is_none()
+        );
         assert!(mode_row(&few, Mode::Off).settled_ms.is_none());
     }
 }

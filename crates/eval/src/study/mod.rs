@@ -181,13 +181,15 @@ pub fn study(path: &Path) -> Result<Studies> {
 
 /// Studies the applications of one record.
 pub fn study_apps(apps: &[Switches]) -> Studies {
+    let studies: Vec<Study> = apps.iter().map(study_switches).collect();
+    let without_gap = match apps {
+        [_] => Vec::new(),
+        _ => overall::without_gap(&studies),
+    };
     Studies {
-        apps: apps.iter().map(study_switches).collect(),
-        overall: overall::overall(apps),
-        without_gap: match apps {
-            [_] => Vec::new(),
-            several => overall::without_gap(several),
-        },
+        apps: studies,
+        overall: overall::overall(apps, &without_gap),
+        without_gap,
         sequences: sequences::sequences(apps),
         policies: policies::policies(apps),
         beside: beside::beside(apps),
@@ -198,6 +200,7 @@ pub fn study_apps(apps: &[Switches]) -> Studies {
 pub fn study_switches(switches: &Switches) -> Study {
     let modes = switches.modes();
     let capped: Vec<&Switch> = switches.samples.iter().filter(|s| s.capped).collect();
+    let has_gap = measures::has_gap(switches);
     Study {
         app: switches.app.clone(),
         run: switches.run.clone(),
@@ -206,16 +209,16 @@ pub fn study_switches(switches: &Switches) -> Study {
             .map(|&mode| measures::mode_row(switches, mode))
             .collect(),
         launch_ms: measures::launch_ms(switches),
-        has_gap: measures::has_gap(switches),
+        has_gap,
         comparisons: modes
             .iter()
             .filter(|&&mode| mode != Mode::Off)
-            .map(|&mode| measures::comparison(switches, mode))
+            .map(|&mode| measures::comparison(switches, mode, has_gap))
             .filter(|comparison| comparison.ratio_to_off.is_some())
             .collect(),
         watching_ms: measures::cost_where_resident(switches, Mode::ResidentObserve),
         needless_ms: measures::cost_where_resident(switches, Mode::ResidentFull),
-        bound: measures::bound(switches),
+        bound: measures::bound(switches, has_gap),
         shares: measures::shares(switches),
         costs: measures::costs(switches),
         utilization: utilization::utilization(switches),

@@ -1,6 +1,7 @@
 //! Several applications of one record taken together.
 
-use super::measures::{comparison, gap_closed, has_gap, median_ratio, triples};
+use super::Study;
+use super::measures::{gap_closed, median_ratio, ratio_to_off, triples};
 use super::switches::{Block, Switches, settled_ms};
 use crate::record::Mode;
 use crate::statistics::{Estimate, bootstrap_mean};
@@ -32,8 +33,8 @@ pub struct Overall {
 pub const LOSS_MAX: f64 = 0.03;
 
 /// A row for each mode but off and those in which nothing is out; none of a single application, nor of samples too few to
-/// compare.
-pub fn overall(apps: &[Switches]) -> Vec<Overall> {
+/// compare. The mean of gaps is without these applications ([`without_gap`]).
+pub fn overall(apps: &[Switches], without_gap: &[String]) -> Vec<Overall> {
     let mut modes: Vec<Mode> = apps.iter().flat_map(Switches::modes).collect();
     modes.sort_unstable();
     modes.dedup();
@@ -41,10 +42,9 @@ pub fn overall(apps: &[Switches]) -> Vec<Overall> {
     match apps {
         [] | [_] => Vec::new(),
         several => {
-            let without_gap = without_gap(several);
             let rows = modes
                 .iter()
-                .map(|&mode| of_mode(several, &without_gap, mode));
+                .map(|&mode| of_mode(several, without_gap, mode));
             rows.filter(|row| row.apps > 0).collect()
         }
     }
@@ -52,15 +52,15 @@ pub fn overall(apps: &[Switches]) -> Vec<Overall> {
 
 /// The applications that are not clearly slower swapped out than resident. What of such a gap is closed is a matter of
 /// chance, and would outweigh all others in a mean.
-pub fn without_gap(apps: &[Switches]) -> Vec<String> {
-    let lacking = apps.iter().filter(|app| has_gap(app) == Some(false));
+pub fn without_gap(apps: &[Study]) -> Vec<String> {
+    let lacking = apps.iter().filter(|app| app.has_gap == Some(false));
     lacking.map(|app| app.app.clone()).collect()
 }
 
 fn of_mode(apps: &[Switches], without_gap: &[String], mode: Mode) -> Overall {
     let ratios: Vec<Estimate> = apps
         .iter()
-        .filter_map(|app| comparison(app, mode).ratio_to_off)
+        .filter_map(|app| ratio_to_off(app, mode, settled_ms))
         .collect();
     let count = |holds: fn(&Estimate) -> bool| ratios.iter().filter(|e| holds(e)).count();
     Overall {
@@ -105,6 +105,7 @@ mod tests {
     use super::*;
     use crate::record::Line;
     use crate::record::tests::{run, switch};
+    use crate::study::study_apps;
 
     /// Of each application: its name, and what it takes resident, off and full, in ms.
     fn record(apps: &[(&str, f64, f64, f64)]) -> Vec<Switches> {
@@ -131,7 +132,7 @@ mod tests {
             ("gimp", 10.0, 110.0, 60.0),
             ("evince", 10.0, 20.0, 22.0),
         ];
-        let rows = overall(&record(&apps));
+        let rows = study_apps(&record(&apps)).overall;
         assert_eq!(rows.len(), 1);
         let full = &rows[0];
         assert_eq!(
@@ -153,8 +154,9 @@ mod tests {
     fn an_application_without_a_gap_is_left_out_of_the_mean_of_gaps_alone() {
         let apps = [("a", 100.0, 400.0, 200.0), ("b", 20.0, 20.0, 10.0)];
         let record = record(&apps);
-        assert_eq!(without_gap(&record), ["b"]);
-        let rows = overall(&record);
+        let studies = study_apps(&record);
+        assert_eq!(studies.without_gap, ["b"]);
+        let rows = studies.overall;
         let gap = rows[0].gap_closed.expect("a has a gap");
         assert!(
             (gap.value - 2.0 / 3.0).abs() < 1e-9 && gap.n == 1,
@@ -164,7 +166,10 @@ mod tests {
             rows[0].ratio_to_off.map(|ratio| (ratio.value, ratio.n)),
             Some((0.5, 2))
         );
-        assert!(overall(&record[1..]).is_empty(), "one alone has no mean");
+        assert!(
+            study_apps(&record[1..]).overall.is_empty(),
+            "one alone has no mean"
+        );
     }
 
     #[test]
@@ -176,13 +181,14 @@ mod tests {
                 sample.t_settled_ns = 110_000_000;
             }
         }
-        let full = &overall(&record)[0];
+        let full = &study_apps(&record).overall[0];
         assert_eq!((full.no_loss, full.slower, full.open), (1, 0, 1));
     }
 
     #[test]
     fn where_none_has_a_gap_there_is_no_mean_of_it() {
-        let rows = overall(&record(&[("a", 9.0, 8.0, 7.0), ("b", 20.0, 20.0, 10.0)]));
+        let apps = [("a", 9.0, 8.0, 7.0), ("b", 20.0, 20.0, 10.0)];
+        let rows = study_apps(&record(&apps)).overall;
         assert!(rows[0].gap_closed.is_none() && rows[0].ratio_to_off.is_some());
     }
 }

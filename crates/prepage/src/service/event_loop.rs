@@ -8,8 +8,7 @@ use crate::sources::api::Wants;
 use crate::sources::cores::Cores;
 use crate::sources::sleep::Sleep;
 use crate::{log_error, log_info, log_warning};
-use prepage_core::anon::AnonTargets;
-use prepage_core::identity::{AppId, Instance};
+use prepage_core::identity::AppId;
 use prepage_core::machine::{Event, Nanos};
 use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
@@ -201,14 +200,8 @@ impl Service {
 
     /// How many planned anonymous pages are swapped out, by a sample of this copy of the application.
     fn planned_swapped_out(&self, app: &AppId, pid: i32, plan: &Plan) -> f32 {
-        let planned = plan.anon_pages();
-        let step = planned.div_ceil(SAMPLE_PAGES).max(1) as usize;
-        let sampled = |(instance, targets): &(Instance, AnonTargets)| {
-            let pages: Vec<u64> = targets.iter_pages().step_by(step).collect();
-            (*instance, pages)
-        };
-        let sample: Vec<_> = plan.anon.iter().map(sampled).collect();
-        self.executor.swapped_share(app, pid, &sample) * planned as f32
+        let sample: Vec<_> = plan.sample(SAMPLE_PAGES).collect();
+        self.executor.swapped_share(app, pid, &sample) * plan.anon_pages() as f32
     }
 
     fn accept(&mut self) -> std::io::Result<()> {
