@@ -34,6 +34,17 @@ impl Random {
         (((self.next_u64() >> 32) * bound as u64) >> 32) as usize
     }
 
+    /// What alternates, in the order that it has in a block. Blocks make mirrored pairs, the second in the order of the first
+    /// reversed: so each comes before each other one as often as after it.
+    pub fn in_block<T: Clone>(seed: u64, purpose: &str, block: u32, all: &[T]) -> Vec<T> {
+        let mut order = all.to_vec();
+        Self::stream(seed, &format!("{purpose} {}", block / 2)).shuffle(&mut order);
+        if block % 2 == 1 {
+            order.reverse();
+        }
+        order
+    }
+
     /// Fisher-Yates.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
@@ -52,6 +63,19 @@ mod tests {
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(random.next_u64(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn blocks_make_mirrored_pairs_of_orders_of_their_own() {
+        let all: Vec<u32> = (0..20).collect();
+        let in_block = |block| Random::in_block(1, "modes", block, &all);
+        for block in (0..10).step_by(2) {
+            let mut reversed = in_block(block + 1);
+            reversed.reverse();
+            assert_eq!(in_block(block), reversed);
+            assert_ne!(in_block(block), in_block(block + 2));
+        }
+        assert_ne!(in_block(0), Random::in_block(1, "others", 0, &all));
     }
 
     #[test]

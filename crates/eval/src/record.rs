@@ -3,6 +3,7 @@
 mod application;
 mod factors;
 mod file;
+mod key;
 mod longest;
 mod mode;
 mod resume;

@@ -25,9 +25,10 @@ pub fn run(options: &IdleOptions) -> Result<()> {
     }
     check_out(&options.out, options.resume)?;
     let parameters = &options.parameters;
-    let chosen = services::choose(&options.services, options.installs)?;
-    // Before the record is read: the run that is waited for may be writing it.
+    // Before anything is installed, which would disturb the run that is waited for, and before the record is read, which that one
+    // may be writing.
     let _only = only_run()?;
+    let chosen = services::choose(&options.services, options.installs)?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, parameters)?;
     let left: Vec<(ServiceKind, Vec<Slot>)> = chosen
         .into_iter()
@@ -130,12 +131,12 @@ fn measure_service(
     Ok(())
 }
 
-/// Every slot of one service, in order: blocks that hold every mode once, each in a seeded random order.
+/// Every slot of one service, in order: blocks that hold every mode once, each in a seeded random order, the second of two in
+/// that of the first reversed.
 fn slots(parameters: &Parameters, service: &str) -> Vec<Slot> {
+    let purpose = format!("idle {service}");
     let block = |block: u32| {
-        let mut modes = parameters.modes.clone();
-        Random::stream(parameters.seed, &format!("idle {service} {block}")).shuffle(&mut modes);
-        modes
+        Random::in_block(parameters.seed, &purpose, block, &parameters.modes)
             .into_iter()
             .enumerate()
             .map(move |(order, mode)| Slot {

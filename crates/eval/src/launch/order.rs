@@ -1,5 +1,5 @@
 //! The order of a run of launches: for each program, blocks that hold every scenario once, each in a seeded random
-//! order. Pure.
+//! order, the second of two in that of the first reversed. Pure.
 
 use super::record::{Parameters, Slot};
 use super::scenario::{OVER_TIME, Scenario};
@@ -30,9 +30,9 @@ fn blocks(
     count: u32,
     scenarios: &[Scenario],
 ) -> Vec<Slot> {
+    let purpose = format!("{purpose} {program}");
     let mut all = Vec::new();
     for block in 0..count {
-        let purpose = format!("{purpose} {program} {block}");
         let slot = |(order, scenario)| Slot {
             program: program.to_owned(),
             block,
@@ -40,7 +40,7 @@ fn blocks(
             scenario,
             attempt: 0,
         };
-        let scenarios = shuffled(parameters.seed, &purpose, scenarios);
+        let scenarios = Random::in_block(parameters.seed, &purpose, block, scenarios);
         all.extend(scenarios.into_iter().enumerate().map(slot));
     }
     all
@@ -49,13 +49,7 @@ fn blocks(
 /// The scenarios of one block of simultaneous launches, in order: those that the paper's Figure 8 compares.
 pub fn simultaneous(seed: u64, count: usize, block: u32) -> Vec<Scenario> {
     let scenarios = [Scenario::Cold, Scenario::Fast, Scenario::Sorted];
-    shuffled(seed, &format!("simultaneous {count} {block}"), &scenarios)
-}
-
-fn shuffled(seed: u64, purpose: &str, scenarios: &[Scenario]) -> Vec<Scenario> {
-    let mut scenarios = scenarios.to_vec();
-    Random::stream(seed, purpose).shuffle(&mut scenarios);
-    scenarios
+    Random::in_block(seed, &format!("simultaneous {count}"), block, &scenarios)
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         return Err(Error::new("launch", "the programs", cause));
     }
     check_out(&options.out, options.resume)?;
+    // Before anything is installed, which would disturb the run that is waited for, and before the record is read, which that one
+    // may be writing.
+    let _only = only_run()?;
     let mut parameters = options.parameters.clone();
     let given = options.parameters.given.as_ref();
     let asked = programs::asked(given, &options.programs, options.installs)?;
@@ -41,9 +44,12 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
         let cause = "no scenario is left: name one that needs nothing else, as cold";
         return Err(Error::new("launch", "the programs", cause));
     }
-    // Before the record is read: the run that is waited for may be writing it.
-    let _only = only_run()?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, &parameters)?;
+    let lacks = |program: &Program| !Slots::of(program.name, &parameters, &earlier).is_empty();
+    if !asked.iter().any(lacks) && simultaneous::left(&parameters, &earlier).is_empty() {
+        return Ok(());
+    }
+    earlier.check_build()?;
     say_how_long(&parameters, &asked, &earlier);
     let mut restorer = Restorer::start()?;
     let bin = options.prepage_bin.as_deref();
@@ -67,9 +73,6 @@ pub fn run(options: &LaunchOptions) -> Result<()> {
     }
     let facts = prepared.iter().map(Prepared::facts).collect();
     let left = what_is_left(prepared, &parameters, &earlier);
-    if left.programs.is_empty() {
-        return Ok(());
-    }
     let mut writer = earlier.writer(&options.out)?;
     let first = first_line(&bench, &parameters, facts);
     writer.write(&Line::Launches(Box::new(first)))?;
@@ -169,8 +172,7 @@ fn what_is_left(prepared: Vec<Prepared>, parameters: &Parameters, earlier: &Earl
     // What several programs are needed for needs all of them learned, not only those that have slots left.
     let needs_others =
         |scenario: &Scenario| matches!(scenario, Scenario::OtherProgram | Scenario::Preload);
-    let is_done = programs.iter().all(|(_, slots)| slots.is_empty()) && at_once.is_empty();
-    if is_done || (at_once.is_empty() && !parameters.scenarios.iter().any(needs_others)) {
+    if at_once.is_empty() && !parameters.scenarios.iter().any(needs_others) {
         programs.retain(|(_, slots)| !slots.is_empty());
     }
     Left { programs, at_once }

@@ -1,12 +1,10 @@
 //! The order of a run: blocks that hold every mode once, pairs of them each in a seeded random order and its reverse, and
 //! what is gone through between them. Pure.
 
-use crate::error::Result;
 use crate::random::Random;
-use crate::record::{self, Circumstances, Line, Mode, Parameters, Resumable, Setting, Slot};
+use crate::record::{Mode, Parameters, Setting, Slot};
 use crate::statistics::SAMPLES_MIN;
 use std::ops::Range;
-use std::path::Path;
 
 /// A slot, and which of the applications that run at once it is of.
 pub type Turn = (usize, Slot);
@@ -90,18 +88,13 @@ pub fn launches(parameters: &Parameters, app: &str) -> Vec<Slot> {
         .collect()
 }
 
-/// The modes in the order that they have in a block of these applications. Blocks make mirrored pairs, the second in the
-/// order of the first reversed: so each mode comes before each other one as often as after it. Each application has orders of
-/// its own, where each has switches of its own.
+/// The modes in the order that they have in a block of these applications. Each application has orders of its own, where
+/// each has switches of its own.
 fn modes(parameters: &Parameters, apps: &[&str], block: u32) -> Vec<Mode> {
     let mut modes = parameters.modes.clone();
     modes.retain(|mode| *mode != Mode::Launch);
-    let purpose = format!("modes {} {}", apps.join(","), block / 2);
-    Random::stream(parameters.seed, &purpose).shuffle(&mut modes);
-    if block % 2 == 1 {
-        modes.reverse();
-    }
-    modes
+    let purpose = format!("modes {}", apps.join(","));
+    Random::in_block(parameters.seed, &purpose, block, &modes)
 }
 
 /// The orders in which so many applications are gone through, as their indices (ASAP's Table 3 has three such).
@@ -262,52 +255,6 @@ fn seen_round(parameters: &Parameters, unseen: &Round, next: &Round) -> Option<R
     })
 }
 
-/// What identifies a sample: application, block and mode.
-pub type Key = (String, u32, Mode);
-
-/// The key of a slot.
-pub fn key(slot: &Slot) -> Key {
-    (slot.app.clone(), slot.block, slot.mode)
-}
-
-impl Resumable for Line {
-    type Parameters = Parameters;
-    type Key = Key;
-    /// Application, block, and whether it is a launch: each of these is by itself.
-    type Block = (String, u32, bool);
-
-    fn read(path: &Path) -> Result<Vec<Self>> {
-        record::read(path)
-    }
-
-    fn admits(&self, parameters: &Parameters) -> bool {
-        let Self::Run(run) = self else { return false };
-        let asked = Parameters {
-            samples: parameters.samples,
-            stall_blocks: parameters.stall_blocks,
-            ..run.parameters.clone()
-        };
-        asked == *parameters
-    }
-
-    fn circumstances(&self) -> Option<Circumstances> {
-        let Self::Run(run) = self else { return None };
-        Some(Circumstances::recorded(&run.machine, &run.versions))
-    }
-
-    fn key(&self) -> Option<Key> {
-        match self {
-            Self::Sample(switch) | Self::Stalls(switch) => Some(key(&switch.slot)),
-            _ => None,
-        }
-    }
-
-    fn block(&self) -> Option<Self::Block> {
-        let (app, block, mode) = self.key()?;
-        Some((app, block, mode == Mode::Launch))
-    }
-}
-
 /// The choices of one slot: the same for every mode of a block, and for every attempt at it, so that a pair differs in
 /// nothing but the mode, whichever of its switches were discarded.
 pub fn choices(seed: u64, slot: &Slot, purpose: &str) -> Random {
@@ -330,7 +277,7 @@ pub fn with_next<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{run, switch};
+    use crate::record::tests::run;
     use std::collections::{HashMap, HashSet};
 
     #[test]
@@ -535,34 +482,6 @@ mod tests {
     }
 
     #[test]
-    fn warmups_do_not_count_as_done() {
-        let lines = [
-            Line::Run(Box::new(run(&[Mode::Off]))),
-            Line::Warmup(Box::new(switch(0, Mode::Full, 1.0))),
-            Line::Sample(Box::new(switch(1, Mode::Off, 1.0))),
-            Line::Stalls(Box::new(switch(FIRST_STALL_BLOCK, Mode::Off, 1.0))),
-        ];
-        let done: Vec<Key> = lines.iter().filter_map(Line::key).collect();
-        let key = |block| ("chromium".into(), block, Mode::Off);
-        assert_eq!(done, [key(1), key(FIRST_STALL_BLOCK)]);
-    }
-
-    #[test]
-    fn a_record_goes_on_with_the_same_parameters_and_another_number_of_samples() {
-        let first = run(&[Mode::Off]);
-        let asked = first.parameters.clone();
-        let line = Line::Run(Box::new(first));
-        let more = Parameters {
-            samples: asked.samples + 1,
-            stall_blocks: asked.stall_blocks + 1,
-            ..asked.clone()
-        };
-        assert!(line.admits(&asked) && line.admits(&more));
-        assert!(!line.admits(&Parameters { seed: 8, ..more }));
-        assert!(!Line::Sample(Box::new(switch(1, Mode::Off, 1.0))).admits(&asked));
-    }
-
-    #[test]
     fn every_round_goes_through_its_sequence_once_and_every_block_has_every_mode() {
         let parameters = Parameters {
             sequences: 3,
@@ -574,7 +493,7 @@ mod tests {
         let all = rounds(&parameters, &apps);
         assert_eq!(all, rounds(&parameters, &apps));
         assert_eq!(all.len(), 3 * 10 * 2);
-        let keys: HashSet<Key> = all.iter().flatten().map(|(_, slot)| key(slot)).collect();
+        let keys: HashSet<_> = all.iter().flatten().map(|(_, slot)| slot.key()).collect();
         assert_eq!(keys.len(), 4 * all.len());
         for (number, round) in all.iter().enumerate() {
             let order: Vec<usize> = round.iter().map(|(index, _)| *index).collect();

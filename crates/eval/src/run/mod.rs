@@ -85,9 +85,10 @@ pub fn run(options: &Options) -> Result<()> {
         check_out(file, options.resume)?;
     }
     let apps = apps::chosen(&parameters.apps, parameters.given.as_ref())?;
-    apps::require(&apps, options.installs)?;
-    // Before the record is read: the run that is waited for may be writing it.
+    // Before anything is installed, which would disturb the run that is waited for, and before the record is read, which that one
+    // may be writing.
     let _only = only_run()?;
+    apps::require(&apps, options.installs)?;
     let earlier = Earlier::<Line>::read(&options.out, options.resume, parameters)?;
     let mut writer = None;
     let at_once = match parameters.setting {
@@ -150,7 +151,7 @@ pub struct Left<'a> {
 
 impl<'a> Left<'a> {
     fn of(apps: &'a [App], parameters: &Parameters, earlier: &Earlier<Line>) -> Self {
-        let is_missing = |slot: &Slot| !earlier.has(&blocks::key(slot));
+        let is_missing = |slot: &Slot| !earlier.has(&slot.key());
         let launches = apps
             .iter()
             .flat_map(|app| blocks::launches(parameters, app.name));
