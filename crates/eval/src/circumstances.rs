@@ -221,31 +221,6 @@ fn mthp_words(machine: &Machine) -> String {
     }
 }
 
-/// What [`system_counters`] counted since `before`.
-pub fn system_since(
-    now: &BTreeMap<String, f64>,
-    before: &BTreeMap<String, f64>,
-) -> BTreeMap<String, f64> {
-    let since = |(name, now): (&String, &f64)| {
-        let then = before.get(name).unwrap_or(&0.0);
-        (name.clone(), now - then)
-    };
-    now.iter().map(since).collect()
-}
-
-/// The same, and in `strangers_ms` the CPU time of all who took no part in the measurement: those who did used `own_cpu_us`.
-pub fn system_and_strangers_since(
-    now: &BTreeMap<String, f64>,
-    before: &BTreeMap<String, f64>,
-    own_cpu_us: u64,
-) -> BTreeMap<String, f64> {
-    let mut system = system_since(now, before);
-    let busy_ms = system.get("busy_ms").copied().unwrap_or(0.0);
-    let strangers_ms = (busy_ms - own_cpu_us as f64 / 1e3).max(0.0);
-    system.insert("strangers_ms".into(), strangers_ms);
-    system
-}
-
 /// Machine-wide counters of which a sample records the difference.
 pub fn system_counters() -> BTreeMap<String, f64> {
     const NAMES: &[&str] = &[

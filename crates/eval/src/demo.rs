@@ -13,15 +13,19 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What the demo is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct DemoOptions {
-    /// Where records and report go.
+    /// The directory that records and report go to.
+    #[arg(short, long, value_name = "DIR", default_value = "demo")]
     pub out: PathBuf,
-    /// Samples of each mode in the first setting; the second takes two fifths.
+    /// Samples of each mode; in the setting pressure two fifths of them.
+    #[arg(long, default_value_t = 15)]
     pub samples: u32,
-    /// The seed.
+    /// The seed of every order and choice.
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Where prepage's binaries are.
+    /// The directory of prepage and prepaged; by default that of this program.
+    #[arg(long, value_name = "DIR")]
     pub prepage_bin: Option<PathBuf>,
 }
 

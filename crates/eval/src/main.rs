@@ -45,6 +45,8 @@ mod simulate;
 mod site;
 mod source;
 mod statistics;
+mod strangers;
+mod studied;
 mod study;
 mod swap;
 mod sysfs;
@@ -53,7 +55,6 @@ mod tiles;
 mod user;
 
 use crate::apps::given::Given;
-use crate::error::Context;
 use clap::{Args, Parser, Subcommand};
 use idle::IdleOptions;
 use idle::mode::IdleMode;
@@ -61,12 +62,11 @@ use launch::LaunchOptions;
 use launch::record::Learn;
 use launch::scenario::{self, Scenario};
 use mthp::Mthp;
-use output::print_line;
 use record::{Factors, Mode, Parameters, Resume, Setting};
-use serde::Serialize;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use studied::{print_run, print_studies};
 use swap::{Swap, SwapKind};
 use throttle::Disk;
 
@@ -118,44 +118,10 @@ enum Command {
     Simulate(simulate::SimulateArguments),
     /// Switches in both settings and launches, then the study and the report: about ten minutes. Needs root.
     #[command(after_long_help = examples::DEMO)]
-    Demo {
-        /// The directory that records and report go to.
-        #[arg(short, long, value_name = "DIR", default_value = "demo")]
-        out: PathBuf,
-        /// Samples of each mode; in the setting pressure two fifths of them.
-        #[arg(long, default_value_t = 15)]
-        samples: u32,
-        /// The seed of every order and choice.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// The directory of prepage and prepaged; by default that of this program.
-        #[arg(long, value_name = "DIR")]
-        prepage_bin: Option<PathBuf>,
-    },
+    Demo(demo::DemoOptions),
     /// Measure the fetch path alone: us per page, GB/s, and what a faulting application loses to it. Needs root.
     #[command(after_long_help = examples::FETCH)]
-    Fetch {
-        /// What the application is swapped out to; the only swap there is.
-        #[arg(long, value_enum, default_value = "zram")]
-        swap: SwapKind,
-        /// What is measured.
-        #[arg(
-            long,
-            value_enum,
-            value_delimiter = ',',
-            default_value = "anon,stalls,files"
-        )]
-        tables: Vec<fetch::Table>,
-        /// Pages of the application.
-        #[arg(long, default_value_t = 16_384)]
-        pages: u64,
-        /// Runs of each variant.
-        #[arg(long, default_value_t = 7)]
-        runs: usize,
-        /// Size of the file, in MiB.
-        #[arg(long, default_value_t = 256)]
-        file_mib: u64,
-    },
+    Fetch(fetch::FetchOptions),
     /// (internal) The application of `fetch`.
     #[command(hide = true)]
     FetchApplication {
@@ -579,90 +545,6 @@ impl IdleArguments {
     }
 }
 
-/// The study of one record.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Studied {
-    Switches(Box<study::Studies>),
-    Launches(Box<launch::study::LaunchStudy>),
-    Idle(Box<idle::study::IdleStudy>),
-}
-
-impl Studied {
-    fn of(path: &Path) -> error::Result<Self> {
-        Ok(match record::first_kind(path)?.as_str() {
-            "launches" => Self::Launches(Box::new(launch::study::study(path)?)),
-            "idle" => Self::Idle(Box::new(idle::study::study(path)?)),
-            _ => Self::Switches(Box::new(study::study(path)?)),
-        })
-    }
-
-    /// The study of a record that somebody asks about.
-    fn of_samples(path: &Path) -> error::Result<Self> {
-        let studied = Self::of(path)?;
-        let is_empty = match &studied {
-            Self::Switches(studies) => studies.is_empty(),
-            Self::Launches(study) => study.is_empty(),
-            Self::Idle(study) => study.is_empty(),
-        };
-        match is_empty {
-            true => {
-                let cause = "it holds no samples yet: its run can go on with --resume";
-                Err(error::Error::new("study", path.display(), cause))
-            }
-            false => Ok(studied),
-        }
-    }
-
-    /// Whether launches were measured, and every one was discarded.
-    fn is_in_vain(&self) -> bool {
-        match self {
-            Self::Launches(study) => {
-                !study.discarded.is_empty() && study.sample_counts().all(|count| count == 0)
-            }
-            Self::Switches(_) | Self::Idle(_) => false,
-        }
-    }
-
-    fn show(&self) -> String {
-        match self {
-            Self::Switches(studies) => study::text::show(studies),
-            Self::Launches(study) => launch::text::show(study),
-            Self::Idle(study) => idle::text::show(study),
-        }
-    }
-}
-
-/// Prints what the record of a run that is over says.
-fn print_run(record: &Path) -> error::Result<()> {
-    let studied = Studied::of(record)?;
-    print_line(studied.show())?;
-    print_line(format_args!("record: {}", record.display()))?;
-    match studied.is_in_vain() {
-        true => {
-            let cause =
-                "every launch was discarded, as is said above: the next try takes another file";
-            Err(error::Error::new("measure into", record.display(), cause))
-        }
-        false => Ok(()),
-    }
-}
-
-fn print_studies(records: &[PathBuf], json: bool) -> error::Result<()> {
-    let studies = records
-        .iter()
-        .map(|path| Studied::of_samples(path))
-        .collect::<error::Result<Vec<_>>>()?;
-    if json {
-        let text = serde_json::to_string_pretty(&studies).context("encode", "study")?;
-        print_line(text)
-    } else {
-        studies
-            .iter()
-            .try_for_each(|study| print_line(study.show()))
-    }
-}
-
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(arguments) => arguments.options().and_then(|options| {
@@ -684,30 +566,8 @@ fn main() -> ExitCode {
             markdown,
         } => report::report(&records, &out, markdown.as_deref()),
         Command::Simulate(arguments) => simulate::simulate(&arguments),
-        Command::Demo {
-            out,
-            samples,
-            seed,
-            prepage_bin,
-        } => demo::demo(&demo::DemoOptions {
-            out,
-            samples,
-            seed,
-            prepage_bin,
-        }),
-        Command::Fetch {
-            swap,
-            tables,
-            pages,
-            runs,
-            file_mib,
-        } => fetch::fetch(&fetch::FetchOptions {
-            swap,
-            tables,
-            pages,
-            runs,
-            file_mib,
-        }),
+        Command::Demo(options) => demo::demo(&options),
+        Command::Fetch(options) => fetch::fetch(&options),
         Command::FetchApplication { pages } => fetch::child::play(pages),
         Command::LaunchIn {
             procs,

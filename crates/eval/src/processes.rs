@@ -40,6 +40,12 @@ fn counters_of(stat: &ProcessStat) -> Counters {
     }
 }
 
+/// Major faults until now of those of these processes that still run.
+pub fn major_faults(pids: impl IntoIterator<Item = i32>) -> u64 {
+    let stats = pids.into_iter().filter_map(|pid| process::stat(pid).ok());
+    stats.map(|stat| stat.major_faults).sum()
+}
+
 impl Roles {
     /// Reads the counters of these processes. A process that is gone by now is left out.
     pub fn read(&mut self, pids: &[i32]) -> Reading {

@@ -27,17 +27,27 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// What the benchmark is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct FetchOptions {
-    /// What the application is swapped out to.
+    /// What the application is swapped out to; the only swap there is.
+    #[arg(long, value_enum, default_value = "zram")]
     pub swap: SwapKind,
     /// What is measured.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "anon,stalls,files"
+    )]
     pub tables: Vec<Table>,
     /// Pages of the application.
+    #[arg(long, default_value_t = 16_384)]
     pub pages: u64,
     /// Runs of each variant.
+    #[arg(long, default_value_t = 7)]
     pub runs: usize,
     /// Size of the file, in MiB.
+    #[arg(long, default_value_t = 256)]
     pub file_mib: u64,
 }
 
@@ -58,7 +68,7 @@ const LEARNING_SWITCHES: usize = 5;
 /// Runs the benchmark and prints tables.
 pub fn fetch(options: &FetchOptions) -> Result<()> {
     let mut restorer = Restorer::start()?;
-    let group = lay_ground(options.swap, &mut restorer)?;
+    let (group, directory) = lay_ground(options.swap, &mut restorer)?;
     let support = Support::probe();
     let areas: Vec<String> = support
         .swap_areas
@@ -76,14 +86,15 @@ pub fn fetch(options: &FetchOptions) -> Result<()> {
         match table {
             Table::Anon => anon_table(options, &support, &group)?,
             Table::Stalls => stall_table(options, &support, &group, cores)?,
-            Table::Files => file_table(options, &support, &group)?,
+            Table::Files => file_table(options, &support, &group, &directory.join("file"))?,
         }
     }
     Ok(())
 }
 
-/// Swap, and a memory control group for the application: that way all that it leaves in the swap cache can be reclaimed.
-fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<Group> {
+/// Swap, a memory control group for the application (that way all that it leaves in the swap cache can be reclaimed), and a
+/// directory of this run.
+fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<(Group, PathBuf)> {
     let name = format!("prepage-eval-{}", std::process::id());
     let directory = Path::new("/var/tmp").join(&name);
     restorer.register(&Undo::Directory(directory.clone()))?;
@@ -92,7 +103,7 @@ fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<Group> {
     let hierarchies = Hierarchies::find()?;
     let undo = hierarchies.undo(&name);
     undo.iter().try_for_each(|undo| restorer.register(undo))?;
-    Group::create(&hierarchies, &name)
+    Ok((Group::create(&hierarchies, &name)?, directory))
 }
 
 struct Rig {
@@ -379,62 +390,47 @@ fn stall_table(
     Ok(())
 }
 
-/// A file that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing is lost where it stays.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn file_table(options: &FetchOptions, support: &Support, group: &Group) -> Result<()> {
+fn file_table(options: &FetchOptions, support: &Support, group: &Group, file: &Path) -> Result<()> {
     let bytes = options.file_mib << 20;
     print_line(format_args!(
         "\nfile extents, GB/s ({} MiB in one file)",
         options.file_mib
     ))?;
-    let file = Scratch(PathBuf::from(format!(
-        "/var/tmp/prepage-fetch-{}",
-        std::process::id()
-    )));
     let contents: Vec<u8> = (0..1u32 << 18)
         .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
         .collect();
     {
         use std::io::Write;
-        let mut out = std::fs::File::create(&file.0).context("make", file.0.display())?;
+        let mut out = std::fs::File::create(file).context("make", file.display())?;
         for _ in 0..options.file_mib {
-            out.write_all(&contents)
-                .context("write", file.0.display())?;
+            out.write_all(&contents).context("write", file.display())?;
         }
-        out.sync_all().context("write", file.0.display())?;
+        out.sync_all().context("write", file.display())?;
     }
     let rate = |us: f64| bytes as f64 / us / 1e3;
     let mut application = Application::start(16, group)?;
     let (mut raw, mut demand) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
-        raw.push(rate(child::read_raw(&file.0)?));
-        drop_pages(&file.0, bytes)?;
-        demand.push(rate(application.read(&file.0)?));
+        raw.push(rate(child::read_raw(file)?));
+        drop_pages(file, bytes)?;
+        demand.push(rate(application.read(file)?));
     }
     show("raw device, 1 MiB a read", "GB/s", &raw)?;
     show("demand: read(2) by the application", "GB/s", &demand)?;
     let mut rig = Rig::start(&application, &EngineParams::default(), support)?;
     for _ in 0..2 {
-        drop_pages(&file.0, bytes)?;
+        drop_pages(file, bytes)?;
         rig.begin(Mode::Observe);
-        application.read(&file.0)?;
+        application.read(file)?;
         rig.end()?;
     }
     let mut fetched = Vec::new();
     for _ in 0..options.runs {
-        drop_pages(&file.0, bytes)?;
+        drop_pages(file, bytes)?;
         rig.begin(Mode::File);
         let wanted = bytes / prepage_kernel::page::page_size();
-        fetched.push(rate(wait_for(wanted, || cached(&file.0, bytes))?));
-        application.read(&file.0)?;
+        fetched.push(rate(wait_for(wanted, || cached(file, bytes))?));
+        application.read(file)?;
         rig.end()?;
     }
     show("prepage", "GB/s", &fetched)?;

@@ -5,18 +5,16 @@ use super::client::{Requests, Seen};
 use super::histogram::Histogram;
 use super::mode::IdleMode;
 use super::record::{Discarded, Parameters, Slot, Wakeup};
-use crate::attempts::STRANGERS_LOAD;
-use crate::circumstances::{load, system_and_strangers_since, system_counters};
-use crate::clock::{now_ns, process_cpu_us, sleep_ms};
+use crate::clock::{now_ns, sleep_ms};
 use crate::error::{Context, Result};
-use crate::processes::{Counters, Reading};
+use crate::processes::{Counters, Reading, major_faults};
 use crate::random::Random;
 use crate::reclaim::{self, Memory, State};
 use crate::record::Mode;
 use crate::run::bench::group_becomes_idle;
 use crate::service::BeginCall;
+use crate::strangers::{Moment, why_disturbed};
 use prepage_kernel::cgroup::Cgroup;
-use prepage_kernel::process;
 use std::collections::BTreeMap;
 
 /// What became of a slot.
@@ -59,10 +57,11 @@ pub fn measure(
     }
     let requests = draw(running, parameters, slot, purpose, window_ms);
     let (seen, counted) = watch(bench, running, slot.mode, &requests)?;
-    let strangers_ms_max =
-        window_ms as f64 * bench.cores as f64 * parameters.strangers_percent_max / 100.0;
-    if counted.system["strangers_ms"] > strangers_ms_max {
-        return discard(state, STRANGERS_LOAD);
+    // What is brought back ahead is brought back while it is counted.
+    let counted_ns = window_ms * 1_000_000 + counted.restore_us.unwrap_or(0) * 1_000;
+    let percent_max = parameters.strangers_percent_max;
+    if let Some(why) = why_disturbed(&counted.system, counted_ns, bench.cores, percent_max) {
+        return discard(state, why);
     }
     // What was brought back ahead may need no switch: none is waited for.
     let awaited = match slot.mode {
@@ -235,7 +234,7 @@ fn watch(
         majflt_by_second,
         counters: running.counters_since(&before.processes, &after.processes),
         prepage_cpu_us: after.prepage_cpu_us.saturating_sub(before.prepage_cpu_us),
-        system: after.system_since(&before),
+        system: after.moment.since(&before.moment),
     };
     Ok((seen, counted))
 }
@@ -243,10 +242,7 @@ fn watch(
 /// The major faults of these processes in each second since t0, until so long after it.
 fn count_by_second(pids: &[i32], t0_ns: u64, length_ns: u64) -> Vec<u64> {
     const SECOND_NS: u64 = 1_000_000_000;
-    let count = || -> u64 {
-        let stats = pids.iter().filter_map(|&pid| process::stat(pid).ok());
-        stats.map(|stat| stat.major_faults).sum()
-    };
+    let count = || major_faults(pids.iter().copied());
     let mut last = count();
     let mut by_second = Vec::new();
     for second in 1..=length_ns.div_ceil(SECOND_NS) {
@@ -262,10 +258,7 @@ fn count_by_second(pids: &[i32], t0_ns: u64, length_ns: u64) -> Vec<u64> {
 struct Totals {
     processes: Reading,
     prepage_cpu_us: u64,
-    /// Of everyone who takes part in the measurement, this program included.
-    own_cpu_us: u64,
-    system: BTreeMap<String, f64>,
-    load: f64,
+    moment: Moment,
 }
 
 impl Totals {
@@ -275,16 +268,7 @@ impl Totals {
         Self {
             processes: running.roles.read(pids),
             prepage_cpu_us,
-            own_cpu_us: prepage_cpu_us + running.group.cpu_us() + process_cpu_us(),
-            system: system_counters(),
-            load: load(),
+            moment: Moment::read(prepage_cpu_us + running.group.cpu_us()),
         }
-    }
-
-    fn system_since(&self, before: &Self) -> BTreeMap<String, f64> {
-        let own_cpu_us = self.own_cpu_us.saturating_sub(before.own_cpu_us);
-        let mut system = system_and_strangers_since(&self.system, &before.system, own_cpu_us);
-        system.insert("load".into(), before.load);
-        system
     }
 }

@@ -6,10 +6,10 @@ use crate::display::screen::Screen;
 use crate::display::windows::{Change, Display};
 use crate::error::Result;
 use crate::group::Group;
+use crate::processes::major_faults;
 use crate::run::watch::push;
 use crate::settle::{Frame, FrameRecord, Still, is_answer, settle};
 use crate::tiles::Tiles;
-use prepage_kernel::process;
 
 /// The display on which windows are watched.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Desk {
                         t_ns: at_ns - t0_ns,
                         tiles,
                         cpu_us: group.cpu_us() - cpu_before_us,
-                        majflt: major_faults(group),
+                        majflt: major_faults(group.pids()),
                     });
                 }
                 Some(Change::Active) => {}
@@ -140,15 +140,6 @@ impl Desk {
         }
         Ok(false)
     }
-}
-
-/// Major faults of the processes that are in the group now.
-fn major_faults(group: &Group) -> u64 {
-    let stats = group
-        .pids()
-        .into_iter()
-        .filter_map(|pid| process::stat(pid).ok());
-    stats.map(|stat| stat.major_faults).sum()
 }
 
 #[cfg(test)]

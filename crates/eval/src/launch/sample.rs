@@ -4,7 +4,7 @@ use super::accesses::{Recorder, first_accesses};
 use super::activity::{self, Activity, Instruments};
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
-use super::counted::{Counted, why_disturbed, why_failed};
+use super::counted::{Counted, why_failed};
 use super::held::{Held, Running};
 use super::picture::{Limits, Seen};
 use super::preload::Preload;
@@ -12,11 +12,11 @@ use super::profiles;
 use super::programs::{Prepared, Window};
 use super::record::{CacheState, Discarded, FirstAccesses, Launch, Parameters, Preloaded, Slot};
 use super::scenario::Scenario;
-use crate::circumstances::load;
 use crate::clock::now_ns;
 use crate::error::Result;
 use crate::log::with_last_words_of_application;
 use crate::readings;
+use crate::strangers::why_disturbed;
 use prepage_kernel::page::page_size;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -324,7 +324,6 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
     }
     let preload = bench.preload.as_ref().filter(|_| wanted.is_preloaded);
     let preloaded = preload.map(Preload::fetch).transpose()?;
-    let load = load();
     let counted = Counted::read(bench);
     if let Some(recorder) = wanted.recorder {
         recorder.begin(held.pid());
@@ -362,8 +361,7 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
         None => None,
     };
     let counted_ns = now_ns() - t0_ns;
-    let mut watched = difference(&counted, &Counted::read(bench));
-    watched.system.insert("load".into(), load);
+    let watched = difference(&counted, &Counted::read(bench));
     leave_to_end(running, status);
     Ok(Watched {
         t0_ns,
@@ -408,9 +406,15 @@ fn is_held_out(scenario: Scenario, report: Option<&serde_json::Value>) -> bool {
 
 /// Why a launch says nothing, if so. One that is merely slow is never discarded.
 fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Option<String> {
-    let (cores, counted_ns) = (bench.cores, watched.counted_ns);
-    why_disturbed(parameters, cores, counted_ns, &watched.system)
-        .or_else(|| why_failed("the program", watched.status))
+    let percent_max = parameters.strangers_percent_max;
+    why_disturbed(
+        &watched.system,
+        watched.counted_ns,
+        bench.cores,
+        percent_max,
+    )
+    .map(String::from)
+    .or_else(|| why_failed("the program", watched.status))
 }
 
 /// Why a launch did not come to the end that was to be measured, if so.

@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Learned};
 use super::cache::{self, SequencePages};
-use super::counted::{Counted, why_disturbed, why_failed};
+use super::counted::{Counted, why_failed};
 use super::held::{Held, Running};
 use super::order;
 use super::record::{Discarded, Key, Line, Parameters, Simultaneous, Slot, has_fetched};
@@ -12,6 +12,7 @@ use crate::clock::now_ns;
 use crate::error::Result;
 use crate::log::with_last_words_of_application;
 use crate::record::{Earlier, Writer, retain_incomplete};
+use crate::strangers::why_disturbed;
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
 
@@ -119,7 +120,9 @@ fn measure(
         return discard(reason);
     }
     let seen = launch_all(bench, parameters, programs, at.scenario)?;
-    let disturbed = why_disturbed(parameters, bench.cores, seen.counted_ns, &seen.system);
+    let percent_max = parameters.strangers_percent_max;
+    let disturbed = why_disturbed(&seen.system, seen.counted_ns, bench.cores, percent_max);
+    let disturbed = disturbed.map(String::from);
     if let Some(reason) = disturbed.or_else(|| why_one_failed(bench, programs, &seen.exits)) {
         return discard(reason);
     }

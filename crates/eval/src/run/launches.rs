@@ -4,9 +4,8 @@
 use super::bench::Instance;
 use super::observe::{Outcome, discarded};
 use crate::apps::{App, READY_LIMIT_MS};
-use crate::attempts::{Attempts, STRANGERS_LOAD};
-use crate::circumstances::{load, system_and_strangers_since, system_counters};
-use crate::clock::{now_ns, process_cpu_us};
+use crate::attempts::Attempts;
+use crate::clock::now_ns;
 use crate::display::session::{Places, Session};
 use crate::error::{Error, Result};
 use crate::group::{Group, GroupResidency, end_processes};
@@ -19,6 +18,7 @@ use crate::pages;
 use crate::processes::{Reading, Roles};
 use crate::reclaim::{self, State};
 use crate::record::{Line, Parameters, Slot, Switch};
+use crate::strangers::{Moment, why_disturbed};
 use crate::tiles::Tiles;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -144,11 +144,10 @@ fn measure_one(
         let counters = roles.read(&group.pids());
         Ok(roles.difference(&Reading::new(), &counters))
     })?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let window_ms = launch.watched_ns as f64 / 1e6 * cores as f64;
-    let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0;
-    if launch.system["strangers_ms"] > strangers_ms_max {
-        return Ok(discarded(slot, STRANGERS_LOAD, state));
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let percent_max = parameters.strangers_percent_max;
+    if let Some(why) = why_disturbed(&launch.system, launch.watched_ns, cores, percent_max) {
+        return Ok(discarded(slot, why, state));
     }
     let Seen {
         t_first_frame_ns,
@@ -198,8 +197,7 @@ struct Watched<T> {
 /// CPU times and machine-wide counters at one moment.
 struct Counted {
     app_cpu_us: u64,
-    own_cpu_us: u64,
-    system: BTreeMap<String, f64>,
+    moment: Moment,
 }
 
 impl Counted {
@@ -207,15 +205,8 @@ impl Counted {
         let app_cpu_us = group.cpu_us();
         Self {
             app_cpu_us,
-            own_cpu_us: app_cpu_us + site.session_group.cpu_us() + process_cpu_us(),
-            system: system_counters(),
+            moment: Moment::read(app_cpu_us + site.session_group.cpu_us()),
         }
-    }
-
-    /// Differences of the machine-wide counters, with what strangers used.
-    fn system_since(&self, before: &Self) -> BTreeMap<String, f64> {
-        let own_cpu_us = self.own_cpu_us.saturating_sub(before.own_cpu_us);
-        system_and_strangers_since(&self.system, &before.system, own_cpu_us)
     }
 }
 
@@ -246,7 +237,6 @@ fn launch<T>(
     )?;
     let before = site.desk.before()?;
     drop_all()?;
-    let load = load();
     let counted = Counted::read(site, group);
     let running = held.release()?;
     let t0_ns = running.t0_ns;
@@ -257,8 +247,6 @@ fn launch<T>(
     let seen = site.desk.watch(window, t0_ns, &before, group, LIMITS)?;
     let watched_ns = now_ns() - t0_ns;
     let after = Counted::read(site, group);
-    let mut system = after.system_since(&counted);
-    system.insert("load".into(), load);
     let group_after = group.residency();
     let looked = look(group);
     // Its status is taken once it has been ended with its group.
@@ -271,7 +259,7 @@ fn launch<T>(
         before,
         seen,
         app_cpu_us: after.app_cpu_us.saturating_sub(counted.app_cpu_us),
-        system,
+        system: after.moment.since(&counted.moment),
         group_after,
         looked: looked?,
     })

@@ -5,9 +5,6 @@ use super::longest::Spans;
 use super::timeline::{Instruments, PACE};
 use super::watch::{Watched, watch};
 use super::{blocks, footprint};
-use crate::attempts::STRANGERS_LOAD;
-use crate::circumstances::{load, system_and_strangers_since, system_counters};
-use crate::clock::process_cpu_us;
 use crate::error::Result;
 use crate::group::Group;
 use crate::processes::{ByRole, Reading};
@@ -15,6 +12,7 @@ use crate::readings::Recorder;
 use crate::reclaim::State;
 use crate::record::{Discarded, LIMIT_LEFT, Parameters, Slot, Switch, Timeline};
 use crate::settle::{Settled, settle};
+use crate::strangers::{Moment, why_disturbed};
 use crate::tiles::Tiles;
 use std::collections::BTreeMap;
 
@@ -154,15 +152,11 @@ fn why_unusable(
     cores: u64,
     parameters: &Parameters,
 ) -> Option<&'static str> {
-    let window_ms = seen.t_end_ns as f64 / 1e6 * cores as f64;
-    let strangers_ms_max = window_ms * parameters.strangers_percent_max / 100.0;
     if seen.t_active_ns.is_none() {
-        Some("the window never became active")
-    } else if difference.system["strangers_ms"] > strangers_ms_max {
-        Some(STRANGERS_LOAD)
-    } else {
-        None
+        return Some("the window never became active");
     }
+    let percent_max = parameters.strangers_percent_max;
+    why_disturbed(&difference.system, seen.t_end_ns, cores, percent_max)
 }
 
 /// Everything that is counted before and after.
@@ -171,11 +165,8 @@ struct Counted {
     session: Reading,
     app_cpu_us: u64,
     service_cpu_us: u64,
-    /// Of everyone who takes part in the measurement, this program included.
-    own_cpu_us: u64,
     stalled_us: BTreeMap<String, u64>,
-    system: BTreeMap<String, f64>,
-    load: f64,
+    moment: Moment,
     /// What the limit leaves, where there is one.
     limit_left_bytes: Option<u64>,
 }
@@ -192,8 +183,6 @@ struct Difference {
 
 impl Counted {
     fn read(bench: &mut Bench, running: &mut Running) -> Self {
-        let own_cpu_us =
-            bench.shared_group.cpu_us() + bench.session_group.cpu_us() + process_cpu_us();
         let stalled =
             |resource: &str| Some((resource.to_owned(), running.group.stalled_us(resource)?));
         Self {
@@ -201,21 +190,17 @@ impl Counted {
             session: bench.session_roles.read(&bench.session_group.pids()),
             app_cpu_us: running.group.cpu_us(),
             service_cpu_us: bench.service_group().map_or(0, Group::cpu_us),
-            own_cpu_us,
             stalled_us: ["cpu", "memory", "io"]
                 .into_iter()
                 .filter_map(stalled)
                 .collect(),
-            system: system_counters(),
-            load: load(),
+            moment: Moment::read(bench.shared_group.cpu_us() + bench.session_group.cpu_us()),
             limit_left_bytes: bench.shared_group.limit_left_bytes(),
         }
     }
 
     fn since(&self, before: &Self, bench: &Bench, running: &Running) -> Difference {
-        let own_cpu_us = self.own_cpu_us.saturating_sub(before.own_cpu_us);
-        let mut system = system_and_strangers_since(&self.system, &before.system, own_cpu_us);
-        system.insert("load".into(), before.load);
+        let mut system = self.moment.since(&before.moment);
         let left = before.limit_left_bytes.map(|bytes| bytes as f64);
         system.extend(left.map(|bytes| (LIMIT_LEFT.to_owned(), bytes)));
         let waited = |(name, now): (&String, &u64)| {

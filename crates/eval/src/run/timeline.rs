@@ -2,10 +2,10 @@
 
 use crate::clock::{now_ns, process_cpu_us};
 use crate::group::Group;
+use crate::processes::major_faults;
 use crate::readings::Pace;
 use crate::record::Reading;
 use crate::sysfs;
-use prepage_kernel::process;
 use std::path::PathBuf;
 
 /// The kernel counts a running task's CPU time at its ticks, at most 4 ms apart with 250 a second.
@@ -41,7 +41,7 @@ impl Instruments {
             service_cpu_us: self.service.as_ref().map_or(0, Group::cpu_us),
             others_cpu_us: self.session.cpu_us() + process_cpu_us(),
             disk_read_sectors: self.disk_stat.as_ref().map_or(0, read_sectors),
-            majflt: self.majflt(),
+            majflt: major_faults(self.pids.iter().copied()),
             pswpin: counters
                 .find(|(name, _)| *name == "pswpin")
                 .map_or(0, |(_, pages)| pages),
@@ -49,12 +49,6 @@ impl Instruments {
         };
         reading.took_ns = now_ns() - t_ns;
         reading
-    }
-
-    /// Major faults of the processes that still run.
-    fn majflt(&self) -> u64 {
-        let stats = self.pids.iter().filter_map(|&pid| process::stat(pid).ok());
-        stats.map(|stat| stat.major_faults).sum()
     }
 }
 
@@ -71,6 +65,7 @@ mod tests {
     use crate::clock::sleep_ms;
     use crate::group::{Hierarchies, end_and_remove};
     use crate::readings::Recorder;
+    use prepage_kernel::process;
 
     #[test]
     fn counters_count_up_from_reading_to_reading() {

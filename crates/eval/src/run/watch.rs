@@ -4,10 +4,9 @@ use super::bench::{Bench, Running};
 use crate::clock::now_ns;
 use crate::display::windows::Change;
 use crate::error::Result;
-use crate::processes::Reading;
+use crate::processes::{Reading, major_faults};
 use crate::settle::{Frame, Still, is_answer, is_redrawn};
 use crate::tiles::Tiles;
-use prepage_kernel::process;
 
 /// What was seen.
 #[derive(Debug)]
@@ -24,8 +23,6 @@ pub struct Watched {
     pub t_end_ns: u64,
     /// Whether the cap ended it.
     pub capped: bool,
-    /// Whether the last picture shows an answer to the key, or where there is none, what the application had drawn before.
-    pub answered: bool,
 }
 
 /// At most so many pictures are kept of one switch.
@@ -60,15 +57,16 @@ pub fn watch(
         frames: Vec::new(),
         t_end_ns: 0,
         capped: false,
-        answered: false,
     };
+    // Whether the last picture shows an answer to the key, or where there is none, what the application had drawn before.
+    let mut is_answered = false;
     let mut still = Still {
         picture: left.clone(),
         since_ns: t0_ns,
     };
     loop {
         // Quiet means the end only after the answer: an application that is still waiting for its pages is quiet too.
-        let quiet_end = if seen.answered {
+        let quiet_end = if is_answered {
             still.since_ns + quiet_ns
         } else {
             t0_ns + cap_ns
@@ -80,7 +78,7 @@ pub fn watch(
                 bench.display.watch_again()?;
                 let tiles = bench.screen.tiles()?;
                 still.see(&tiles, at_ns);
-                seen.answered = match seen.t_key_ns {
+                is_answered = match seen.t_key_ns {
                     Some(_) => is_answer(&tiles, left),
                     None => chord.is_empty() && is_redrawn(&tiles, left),
                 };
@@ -88,7 +86,8 @@ pub fn watch(
                     t_ns: at_ns - t0_ns,
                     tiles,
                     cpu_us: running.group.cpu_us().saturating_sub(cpu_before_us),
-                    majflt: majflt_now(before).saturating_sub(majflt_before),
+                    majflt: major_faults(before.keys().map(|id| id.pid))
+                        .saturating_sub(majflt_before),
                 });
             }
             Some(Change::Active)
@@ -113,15 +112,6 @@ pub fn watch(
 
 fn majflt(reading: &Reading) -> u64 {
     reading.values().map(|counters| counters.majflt).sum()
-}
-
-/// The major faults of the processes that were there before, as they are now.
-fn majflt_now(before: &Reading) -> u64 {
-    before
-        .keys()
-        .filter_map(|id| process::stat(id.pid).ok())
-        .map(|stat| stat.major_faults)
-        .sum()
 }
 
 /// Keeps what is seen as a frame, unless it is the same as the one before; only then is `frame` asked for the rest of it.
