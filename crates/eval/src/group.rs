@@ -243,9 +243,13 @@ impl Group {
             .map_or(0, |(_, count)| count)
     }
 
-    /// Keeps the group's anonymous pages from being swapped out (file pages are still reclaimed), where v1 offers it.
+    /// Keeps the group's anonymous pages from being swapped out, as prepaged's unit does; file pages are still reclaimed.
     pub fn never_swap(&self) {
-        let _ = fs::write(self.memory.join("memory.swappiness"), "0");
+        let file = match self.memory_v1 {
+            true => "memory.swappiness",
+            false => "memory.swap.max",
+        };
+        let _ = fs::write(self.memory.join(file), "0");
     }
 }
 

@@ -61,6 +61,20 @@ pub fn how_to_install(missing: &[&str]) -> String {
     )
 }
 
+/// Sees to it that programs are there: installs what is missing, or says how that is done.
+///
+/// # Errors
+/// Where one is missing and not to be installed, or cannot be.
+pub fn require(what: &str, needed: &[Needed], installs: bool) -> Result<()> {
+    if installs {
+        install(&missing(needed))?;
+    }
+    match &missing(needed)[..] {
+        [] => Ok(()),
+        missing => Err(Error::new("find", what, how_to_install(missing))),
+    }
+}
+
 /// Installs packages by apt-get. Nothing is run where there are none.
 ///
 /// # Errors

@@ -123,7 +123,7 @@ fn app(switch: &serde_json::Value) -> &str {
 }
 
 impl Service {
-    /// Starts the service in its group, with this configuration, and its agent, if it is told of the focus from the beginning.
+    /// Starts the service in its group, with this configuration, and its agent, unless no mode of the run is told of the focus.
     pub fn start(
         directory: &Path,
         places: &Places,
@@ -133,6 +133,9 @@ impl Service {
         is_told: bool,
     ) -> Result<Self> {
         let mut service = Self::start_alone(directory, places, group, config)?;
+        if !is_told {
+            return Ok(service);
+        }
         let mut command = command_in(&service.group, &service.command.to_string_lossy())?;
         command
             .arg("--socket")
@@ -147,7 +150,7 @@ impl Service {
             command,
             process: None,
         };
-        agent.set_running(is_told)?;
+        agent.set_running(true)?;
         service.agent = Some(agent);
         Ok(service)
     }
@@ -320,12 +323,7 @@ impl Service {
         let text = self.call(&["stats", "--json"])?;
         let stats: serde_json::Value =
             serde_json::from_str(&text).context("read", "prepage stats")?;
-        let all = stats
-            .get("switches")
-            .unwrap_or(&stats)
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+        let all = stats["switches"].as_array().cloned().unwrap_or_default();
         let new: Vec<serde_json::Value> = all
             .into_iter()
             .filter(|s| number(s) > self.last_switches.get(app(s)).copied().unwrap_or(0))

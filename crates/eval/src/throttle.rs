@@ -135,6 +135,8 @@ pub fn hold(
     if hierarchy.version == Version::V2 {
         group::enable_above(&hierarchy.mount_point, group, IO)?;
     }
+    // Undone before the groups: their processes are not to be held back while they end.
+    restorer.register(&pace::undo(&directory, hierarchy.version, &device))?;
     let pace = Pace::start(&directory, hierarchy.version, device, throttle)?;
     let has_own_hierarchy = hierarchy.version == Version::V1;
     let procs = has_own_hierarchy.then(|| directory.join("cgroup.procs"));

@@ -138,15 +138,7 @@ fn named(names: &[String]) -> Result<Vec<App>> {
 /// Where one is missing and not to be installed, or cannot be.
 pub fn require(apps: &[App], installs: bool) -> Result<()> {
     let needed: Vec<Needed> = apps.iter().map(App::needed).collect();
-    if installs {
-        packages::install(&packages::missing(&needed))?;
-    }
-    let missing = packages::missing(&needed);
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let how = packages::how_to_install(&missing);
-    Err(Error::new("find", "applications", how))
+    packages::require("applications", &needed, installs)
 }
 
 impl App {

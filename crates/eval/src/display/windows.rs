@@ -20,7 +20,6 @@ x11rb::atom_manager! {
         _NET_CLIENT_LIST,
         _NET_SUPPORTING_WM_CHECK,
         _NET_WM_NAME,
-        _NET_WM_PID,
         _NET_WM_STATE,
         _NET_WM_STATE_MAXIMIZED_HORZ,
         _NET_WM_STATE_MAXIMIZED_VERT,
@@ -104,7 +103,7 @@ impl Display {
         ))
     }
 
-    /// Reads a property that holds one number, such as a window or a process id.
+    /// Reads a property that holds one number, such as a window.
     pub fn window_property(&self, window: Window, property: Atom) -> Result<Option<u32>> {
         Ok(self.window_list(window, property)?.first().copied())
     }

@@ -2,7 +2,8 @@
 
 use super::protocol::Protocol;
 use crate::error::{Context, Error, Result};
-use crate::packages::{install, locate, versions};
+use crate::packages::{Needed, require, versions};
+use crate::site::words;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -91,10 +92,6 @@ pub const SERVICES: &[ServiceKind] = &[
     },
 ];
 
-fn words(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
-}
-
 fn redis(site: &Site<'_>) -> Result<Vec<OsString>> {
     let port = site.port.to_string();
     let mut command = words(&["redis-server", "--bind", "127.0.0.1", "--port", &port]);
@@ -152,26 +149,13 @@ pub fn choose(names: &[String], installs: bool) -> Result<Vec<ServiceKind>> {
         })
     };
     let chosen: Vec<ServiceKind> = names.iter().map(find).collect::<Result<_>>()?;
-    if installs {
-        install(&missing_packages(&chosen))?;
-    }
-    match &missing_packages(&chosen)[..] {
-        [] => Ok(chosen),
-        missing => {
-            let how = format!(
-                "not installed: apt-get install --no-install-recommends {} (or --install)",
-                missing.join(" ")
-            );
-            Err(Error::new("find", "services", how))
-        }
-    }
-}
-
-fn missing_packages(services: &[ServiceKind]) -> Vec<&'static str> {
-    let missing = services
-        .iter()
-        .filter(|service| locate(service.executable).is_none());
-    missing.flat_map(|s| s.packages.iter().copied()).collect()
+    let needed = |service: &ServiceKind| Needed {
+        executable: service.executable,
+        packages: service.packages,
+    };
+    let needed: Vec<Needed> = chosen.iter().map(needed).collect();
+    require("services", &needed, installs)?;
+    Ok(chosen)
 }
 
 impl ServiceKind {

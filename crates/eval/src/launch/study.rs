@@ -243,12 +243,21 @@ fn program_row(
         has_gap,
         bound_ms: bound(launches),
         order_bound: order_bound(launches, recorded, is_clear),
-        learned_pages: learning.iter().filter_map(|l| l.known_pages).collect(),
+        learned_pages: of_last_session(learning)
+            .iter()
+            .filter_map(|l| l.known_pages)
+            .collect(),
         sequence: sequence(launches),
         overheads: overheads(launches),
         costs: costs(launches, learning),
         usage: Vec::new(),
     }
+}
+
+/// The launches that the last session of a record has learned from: each learns anew, from block 0 on.
+fn of_last_session(learning: &[Launch]) -> &[Launch] {
+    let begin = learning.iter().rposition(|launch| launch.slot.block == 0);
+    &learning[begin.unwrap_or(0)..]
 }
 
 /// The gap closed is none where the gap is not clear.

@@ -186,6 +186,8 @@ mod tests {
             assert!(Mode::ALL.contains(&mode));
             assert_eq!(mode.word(), format!("full:{}", policy.word()));
             assert_eq!(mode.word_of_prepage(), "full");
+            assert_eq!(mode.core_policy(), Some(policy));
         }
+        assert_eq!(Mode::Full.core_policy(), None, "the configured one");
     }
 }

@@ -11,6 +11,7 @@ use crate::study::Study;
 use crate::study::rows::utilization_rows;
 use crate::study::switches::{Switches, demand_faults, settled_ms};
 use crate::study::text::{comparison_rows, cost_rows, mode_rows, percent, remarks, share_rows};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -22,7 +23,7 @@ pub fn page(chapters: &[Chapter], launches: &[LaunchStudy], idle: &[IdleStudy]) 
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><style>\n{STYLE}</style></head><body>\n\
          <h1>How fast applications come back and launch</h1>\n\
          <p>Numbers are medians with their 95 % bootstrap intervals; comparisons are paired within blocks that hold every \
-         mode or scenario once, in random order. n, or a number in brackets, is what a number is of. What stands without an \
+         mode or scenario once, in an order drawn by lot. n, or a number in brackets, is what a number is of. What stands without an \
          interval was counted, is the most that was seen, or is a mean or median of which none is claimed. {COVERAGE}</p>\n"
     );
     let of_chapters = chapters.iter().filter_map(|chapter| {
@@ -322,24 +323,28 @@ fn remark_lines(study: &Study) -> String {
 }
 
 fn discarded(study: &Study, switches: &Switches) -> String {
-    let listed: Vec<String> = study
-        .discarded
-        .iter()
-        .map(|(reason, n)| format!("{n} ({})", escape(reason)))
-        .collect();
-    let listed = if listed.is_empty() {
-        "none".to_owned()
-    } else {
-        listed.join(", ")
-    };
+    let discarded = discarded_words("switches", &study.discarded);
     let between = match switches.warmups_between {
         0 => String::new(),
         between => format!(", and {between} between them"),
     };
     format!(
-        "<p>Discarded switches: {listed}. Switches to learn from: {} before the samples{between}.</p>\n",
+        "<p>{discarded} Switches to learn from: {} before the samples{between}.</p>\n",
         switches.warmups
     )
+}
+
+/// How many of these were discarded, by reason.
+pub fn discarded_words(what: &str, discarded: &BTreeMap<String, usize>) -> String {
+    let reasons = discarded.iter();
+    let listed: Vec<String> = reasons
+        .map(|(reason, n)| format!("{n} ({})", escape(reason)))
+        .collect();
+    let listed = match listed.is_empty() {
+        true => "none".into(),
+        false => listed.join(", "),
+    };
+    format!("Discarded {what}: {listed}.")
 }
 
 /// Which record a section is of.

@@ -1,6 +1,8 @@
 //! The section of the page about services that sat idle.
 
-use super::html::{escape, figure, folded, machine_rows, pairs, source_line, table};
+use super::html::{
+    discarded_words, escape, figure, folded, machine_rows, pairs, source_line, table,
+};
 use super::plot::{Mark, Strip, strips};
 use crate::idle::mode::IdleMode;
 use crate::idle::study::{Goal, IdleStudy, Measured, ModeRow, RATIO_GOAL, ServiceRow};
@@ -122,14 +124,7 @@ fn plot(service: &ServiceRow, of: fn(&ModeRow) -> &Measured) -> String {
 }
 
 fn discarded(study: &IdleStudy) -> String {
-    let reasons = study.discarded.iter();
-    let listed: Vec<String> = reasons
-        .map(|(reason, n)| format!("{n} ({})", escape(reason)))
-        .collect();
-    match listed.is_empty() {
-        true => "<p>Discarded wakeups: none.</p>\n".into(),
-        false => format!("<p>Discarded wakeups: {}.</p>\n", listed.join(", ")),
-    }
+    format!("<p>{}</p>\n", discarded_words("wakeups", &study.discarded))
 }
 
 fn circumstances(study: &IdleStudy) -> String {

@@ -1,7 +1,9 @@
 //! The section of the page about launches.
 
 use super::fast;
-use super::html::{escape, figure, folded, headed, machine_rows, pairs, source_line, table};
+use super::html::{
+    discarded_words, escape, figure, folded, headed, machine_rows, pairs, source_line, table,
+};
 use super::plot::{Mark, Strip, scenario_colour, strips};
 use crate::launch::overall::{Group, GroupRow, OverallRow};
 use crate::launch::paper;
@@ -138,15 +140,7 @@ fn program_plot(program: &ProgramRow) -> String {
 }
 
 fn discarded(study: &LaunchStudy) -> String {
-    let listed: Vec<String> = study
-        .discarded
-        .iter()
-        .map(|(reason, n)| format!("{n} ({})", escape(reason)))
-        .collect();
-    if listed.is_empty() {
-        return "<p>Discarded launches: none.</p>\n".into();
-    }
-    format!("<p>Discarded launches: {}.</p>\n", listed.join(", "))
+    format!("<p>{}</p>\n", discarded_words("launches", &study.discarded))
 }
 
 fn circumstances(study: &LaunchStudy) -> String {

@@ -50,7 +50,8 @@ impl Studies {
     pub fn is_empty(&self) -> bool {
         let is_without = |study: &Study| {
             let is_measured = study.modes.iter().any(|mode| mode.samples > 0);
-            !is_measured && study.discarded.is_empty() && study.footprint.is_none()
+            let has_other = study.footprint.is_some() || study.launch_ms.is_some();
+            !is_measured && !has_other && study.discarded.is_empty()
         };
         self.apps.iter().all(is_without)
     }

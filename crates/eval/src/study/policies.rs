@@ -4,6 +4,7 @@ use super::overall::mean_ratio;
 use super::switches::Switches;
 use crate::record::Mode;
 use crate::statistics::Estimate;
+use prepage_engine::CorePolicy;
 use serde::Serialize;
 
 /// One core policy: means over the applications of a record.
@@ -17,39 +18,18 @@ pub struct PolicyRow {
     pub ratio_to_asap: Option<Estimate>,
 }
 
-/// The policy that a mode's word names, as in `full:big1`.
-pub fn core_policy(word: &str) -> Option<&str> {
-    word.split_once(':').map(|(_, policy)| policy)
-}
-
 /// A row for each policy that the record's switches name.
 pub fn policies(apps: &[Switches]) -> Vec<PolicyRow> {
     let mut modes: Vec<Mode> = apps.iter().flat_map(Switches::modes).collect();
     modes.sort_unstable();
     modes.dedup();
-    let asap = modes
-        .iter()
-        .copied()
-        .find(|mode| core_policy(mode.word()) == Some("asap"));
+    let asap = Some(Mode::FullBy(CorePolicy::Asap)).filter(|asap| modes.contains(asap));
     let row = |mode: &Mode| {
-        let policy = core_policy(mode.word())?;
         Some(PolicyRow {
-            policy,
+            policy: mode.core_policy()?.word(),
             ratio_to_off: mean_ratio(apps, *mode, Mode::Off),
             ratio_to_asap: asap.and_then(|asap| mean_ratio(apps, *mode, asap)),
         })
     };
     modes.iter().filter_map(row).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_policy_is_named_after_its_mode() {
-        assert_eq!(core_policy("full:big-all"), Some("big-all"));
-        assert_eq!(core_policy("full"), None);
-        assert!(policies(&[]).is_empty());
-    }
 }

@@ -12,6 +12,7 @@
 
 use super::Throttle;
 use crate::error::{Context, Result};
+use crate::restore::Undo;
 use prepage_kernel::cgroup::Version;
 use prepage_kernel::sched::{self, Policy};
 use rustix::io::Errno;
@@ -42,6 +43,14 @@ fn no_limit(version: Version, device: &str) -> String {
     match version {
         Version::V1 => format!("{device} 0"),
         Version::V2 => format!("{device} rbps=max"),
+    }
+}
+
+/// What takes away the limit of a device (`major:minor`) that is left behind where nobody renews it any more.
+pub fn undo(directory: &Path, version: Version, device: &str) -> Undo {
+    Undo::Value {
+        path: directory.join(file(version)),
+        contents: no_limit(version, device),
     }
 }
 

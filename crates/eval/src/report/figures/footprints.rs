@@ -2,16 +2,15 @@
 
 use crate::record::{Footprint, Mode};
 use crate::report::html::{escape, figure};
-use crate::report::plot::{Bar, Line, Panel, Part, bars, colour, lines};
+use crate::report::plot::{Bar, Line, Panel, Part, bars, colour, lines, series_colour};
 use crate::study::Studies;
 use crate::study::footprint::curve;
 use crate::study::switches::Switches;
 
 /// The observed applications.
 fn observed(apps: &[Switches]) -> Vec<(&Switches, &Footprint)> {
-    let footprint = |app: &Switches| app.application.footprint.is_some();
-    let apps = apps.iter().filter(|app| footprint(app));
-    apps.filter_map(|app| Some((app, app.application.footprint.as_ref()?)))
+    apps.iter()
+        .filter_map(|app| Some((app, app.application.footprint.as_ref()?)))
         .collect()
 }
 
@@ -92,12 +91,9 @@ pub fn sizes(studies: &Studies) -> String {
 
 /// Figure 10: in which files the accessed pages lie.
 pub fn by_file_size(apps: &[Switches]) -> String {
-    const COLOURS: [&str; 8] = [
-        "#3d7ea6", "#e09f3e", "#2a9d5c", "#d1495b", "#c77dba", "#7d6b5d", "#5c6bc0", "#8ab17d",
-    ];
     let line = |(i, (app, footprint)): (usize, (&Switches, &Footprint))| Line {
         name: escape(&app.app),
-        colour: COLOURS[i % COLOURS.len()],
+        colour: series_colour(i),
         points: curve(footprint),
         end: None,
     };

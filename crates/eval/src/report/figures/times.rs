@@ -4,7 +4,6 @@ use crate::record::Mode;
 use crate::report::html::{escape, figure};
 use crate::report::plot::{Interval, Mark, colour, intervals};
 use crate::statistics::Estimate;
-use crate::study::policies::core_policy;
 use crate::study::text::counts;
 use crate::study::{Studies, Study};
 
@@ -60,7 +59,7 @@ pub fn by_mode(studies: &Studies) -> String {
     over_off(
         studies,
         "Figure 11. Time to the settled picture over that without prepage",
-        |mode| core_policy(mode.word()).is_none(),
+        |mode| mode.core_policy().is_none(),
     )
 }
 
@@ -69,7 +68,7 @@ pub fn by_policy(studies: &Studies) -> String {
     over_off(
         studies,
         "Figure 15. Core policies: time to the settled picture over that without prepage",
-        |mode| core_policy(mode.word()).is_some(),
+        |mode| mode.core_policy().is_some(),
     )
 }
 
