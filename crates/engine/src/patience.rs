@@ -46,7 +46,7 @@ struct Unanswered {
 #[derive(Debug)]
 struct Asker {
     /// To a thread that asks and is free; none before the first question, after one that is not answered, and while another
-    /// waits for an answer.
+    /// waits for an answer. Who looks up the files of a launch has a thread of its own.
     line: Mutex<Option<Sender<Question>>>,
     unanswered: Mutex<Vec<Unanswered>>,
     /// Whose process it is.
@@ -81,12 +81,15 @@ impl Asker {
             // Nobody may wait for it any more.
             let _ = answered.send(said);
         };
-        let free = locked(&self.line).take();
+        // A thread keeps the priority of who made it: only what comes after a launch is asked at a low one.
+        let is_shared = subject != Subject::LaunchFiles;
+        let free = is_shared.then(|| locked(&self.line).take()).flatten();
         let line = free.or_else(start)?;
         line.send(Box::new(question)).ok()?;
         let said = answer.recv_timeout(answer_max).ok();
         match said {
-            Some(_) => *locked(&self.line) = Some(line),
+            Some(_) if is_shared => *locked(&self.line) = Some(line),
+            Some(_) => {}
             None => locked(&self.unanswered).push(Unanswered {
                 subject,
                 owner: self.owner_of(subject),
@@ -174,6 +177,7 @@ pub(crate) fn of_openings<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prepage_kernel::sched::{self, Policy};
 
     const AT_ONCE: Duration = Duration::from_millis(1);
     /// Whoever answers is waited for, however busy the machine is.
@@ -244,6 +248,34 @@ mod tests {
         wait_for_all(&asker);
         assert_eq!(answer(&asker, Subject::Openings), Some(7));
         assert_eq!(answer(&asker, Subject::LaunchFiles), Some(7));
+    }
+
+    #[test]
+    fn files_of_a_launch_alone_are_looked_up_at_a_low_priority() {
+        let asker = asker();
+        let ask = |subject| asker.ask(subject, PATIENTLY, nice).expect("an answer");
+        let low = Policy::Other {
+            nice: 19,
+            slice_us: None,
+        };
+        let look_up = || {
+            sched::set_current_thread_policy(low).expect("a low priority");
+            assert_eq!(ask(Subject::LaunchFiles), 19);
+        };
+        let look_up_after = || std::thread::scope(|scope| scope.spawn(look_up).join());
+        // Whichever of them has a thread made first.
+        for _ in 0..2 {
+            look_up_after().expect("no panic");
+            assert_eq!(ask(Subject::Process(1)), nice());
+        }
+    }
+
+    /// That of the calling thread.
+    fn nice() -> i32 {
+        match sched::current_thread_policy().expect("a policy") {
+            Policy::Other { nice, .. } => nice,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
