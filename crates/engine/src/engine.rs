@@ -14,7 +14,6 @@ use crate::observe::faults::FaultLog;
 use crate::observe::files::FileTrace;
 use crate::observe::observer::{self, Command};
 use crate::params::{CorePolicy, EngineParams, FetchParams, ObserveParams};
-use crate::patience;
 use crate::restore::{Restored, Restores, Task as RestoreTask};
 use prepage_core::app::Known;
 use prepage_core::identity::{AppId, Instance};
@@ -405,8 +404,7 @@ impl Executor for Engine {
             let is_of_copy = self.roster.copy_of(app, instance.pid) == copy;
             is_of_copy.then(|| (Arc::clone(member), pages.clone()))
         };
-        let sample: Vec<_> = instances.iter().filter_map(of_copy).collect();
-        patience::of_process(pid, move || members::share_out(&sample)).unwrap_or(0.0)
+        members::share_out(instances.iter().filter_map(of_copy).collect())
     }
 
     fn adapt_to_cores(&mut self) -> Vec<String> {

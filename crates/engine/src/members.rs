@@ -1,6 +1,7 @@
 //! The processes of the applications followed.
 
 use crate::executor::{COPIES_MAX, Members};
+use crate::patience;
 use prepage_core::identity::{AppId, Instance};
 use prepage_core::machine::Event;
 use prepage_kernel::cgroup::{self, Cgroup, Controller, Hierarchy};
@@ -38,14 +39,19 @@ impl Member {
 }
 
 /// The share (0 to 1) of these virtual pages that is out of memory; 0 of none. Pages of shared memory that are out have no
-/// entry.
-pub fn share_out(sample: &[(Arc<Member>, Vec<u64>)]) -> f32 {
+/// entry. Each process is asked by itself, so that one that does not answer is known by its pid: its pages are left
+/// out.
+pub fn share_out(sample: Vec<(Arc<Member>, Vec<u64>)>) -> f32 {
     let (mut asked, mut out) = (0u32, 0u32);
     for (member, pages) in sample {
-        for &page in pages {
-            asked += 1;
-            out += u32::from(member.entry(page).is_some_and(|entry| !entry.present()));
-        }
+        let pid = member.instance.pid;
+        let counted = patience::of_process(pid, move || {
+            let is_out = |&&page: &&u64| member.entry(page).is_some_and(|entry| !entry.present());
+            (pages.len() as u32, pages.iter().filter(is_out).count() as u32)
+        });
+        let (of_it, out_of_it) = counted.unwrap_or_default();
+        asked += of_it;
+        out += out_of_it;
     }
     match asked {
         0 => 0.0,
@@ -287,5 +293,76 @@ pub fn pids_of(how: &Members) -> BTreeSet<i32> {
             .into_iter()
             .collect(),
         Members::Tree(root) => process::tree(*root, MEMBERS_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prepage_kernel::page::page_size;
+    use prepage_kernel::testing::machine::eventually;
+    use std::process::{Child, Command};
+    use std::sync::mpsc::{Sender, channel};
+
+    /// A process, until it is dropped.
+    struct Sleeping(Child);
+
+    impl Sleeping {
+        fn new() -> Self {
+            Self(Command::new("sleep").arg("600").spawn().expect("sleep"))
+        }
+
+        fn pid(&self) -> i32 {
+            self.0.id().cast_signed()
+        }
+
+        fn member(&self) -> Arc<Member> {
+            let opened = open_member(self.pid(), 0, 0).expect("these tests need root");
+            Arc::new(opened.expect("one of root's"))
+        }
+
+        /// A page that it has in memory.
+        fn page(&self) -> u64 {
+            let stat = process::stat(self.pid()).expect("stat");
+            stat.start_stack / page_size()
+        }
+
+        /// Leaves a question about it unanswered until what is returned is dropped.
+        fn hang(&self) -> Sender<()> {
+            let (release, wait) = channel::<()>();
+            let answer = patience::of_process(self.pid(), move || wait.recv().is_err());
+            assert_eq!(answer, None);
+            release
+        }
+    }
+
+    impl Drop for Sleeping {
+        fn drop(&mut self) {
+            self.0.kill().expect("kill");
+            self.0.wait().expect("wait");
+        }
+    }
+
+    /// A page that no process has.
+    const NO_PAGE: u64 = 1;
+
+    #[test]
+    fn pages_of_a_process_that_does_not_answer_are_left_out_and_others_are_not() {
+        let [one, other] = [(); 2].map(|()| Sleeping::new());
+        let (member, other_member) = (one.member(), other.member());
+        let share = || {
+            share_out(vec![
+                (Arc::clone(&member), vec![one.page()]),
+                (Arc::clone(&other_member), vec![NO_PAGE]),
+            ])
+        };
+        assert_eq!(share(), 0.5);
+        let release = one.hang();
+        for _ in 0..9 {
+            assert_eq!(share(), 1.0);
+        }
+        drop(release);
+        eventually("it is asked again", || share() == 0.5);
+        assert_eq!(share_out(Vec::new()), 0.0);
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Task;
 use crate::members::{Member, share_out};
-use crate::patience;
 use prepage_core::identity::Instance;
 use prepage_core::machine::Need;
 use prepage_kernel::cgroup::{Cgroup, Limited, PROCS_MAX};
@@ -121,12 +120,7 @@ impl Wanting {
             Some((Arc::clone(self.members.iter().find(is_it)?), pages))
         };
         let sampled = self.need.plan.sample(SAMPLE_PAGES_MAX);
-        let sample: Vec<_> = sampled.filter_map(of_it).collect();
-        let Some((first, _)) = sample.first() else {
-            return 0.0;
-        };
-        let share = patience::of_process(first.instance.pid, move || share_out(&sample));
-        f64::from(share.unwrap_or(0.0))
+        f64::from(share_out(sampled.filter_map(of_it).collect()))
     }
 
     /// The limits that leave less than this and hold for somebody else's memory too: to reclaim one's own ahead of what one needs
