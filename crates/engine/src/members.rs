@@ -256,12 +256,22 @@ fn is_same_instance(member: &Member) -> bool {
 }
 
 /// `exec` is a number that no instance has had: the generation may be that of the program before. `None` where it has rights that the
-/// owner, root apart, does not have, as a set-user-id program.
+/// owner, root apart, does not have, as a set-user-id program, and where it does not answer: the next refresh asks it
+/// again.
 fn open_member(pid: i32, owner: u32, exec: u64) -> prepage_kernel::Result<Option<Member>> {
-    let process = Process::open(pid)?;
+    // To open a page table waits for an exec under way, and that for the lock of the address space that it leaves: a
+    // child of vfork(2) has its parent's (exec_update_lock, in exec_mmap()).
+    let opened = patience::of_process(pid, move || -> prepage_kernel::Result<_> {
+        let process = Process::open(pid)?;
+        let pagemap = process.pagemap()?;
+        Ok((process, pagemap))
+    });
+    let Some(opened) = opened else {
+        return Ok(None);
+    };
     // In this order: an exec meanwhile is told by the page table that is gone, or by its generation, and rights that it brought
     // are seen (the page table of what is executed cannot be opened before they hold: exec_update_lock).
-    let pagemap = process.pagemap()?;
+    let (process, pagemap) = opened?;
     let generation = process::exec_generation(pid)?;
     let status = process::status(pid)?;
     let is_owners = status.uid.are_all(owner) && status.gid.are_all(status.gid.real);
@@ -299,6 +309,7 @@ pub fn pids_of(how: &Members) -> BTreeSet<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prepage_core::identity::AppKind;
     use prepage_kernel::page::page_size;
     use prepage_kernel::testing::machine::eventually;
     use std::process::{Child, Command};
@@ -364,5 +375,22 @@ mod tests {
         drop(release);
         eventually("it is asked again", || share() == 0.5);
         assert_eq!(share_out(Vec::new()), 0.0);
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_is_followed_as_soon_as_it_does() {
+        let process = Sleeping::new();
+        let app = AppId {
+            kind: AppKind::Named,
+            name: "sleep".into(),
+            owner: 0,
+        };
+        let mut roster = Roster::new();
+        roster.follow(&app, &[Members::Tree(process.pid())]);
+        let release = process.hang();
+        assert!(roster.refresh(&app).is_empty());
+        drop(release);
+        eventually("it is asked again", || roster.refresh(&app).len() == 1);
+        assert_eq!(roster.app_of(process.pid()), Some(&app));
     }
 }
