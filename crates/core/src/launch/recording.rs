@@ -140,7 +140,7 @@ pub struct Recording {
     pub metadata: Vec<MetadataRead>,
     /// Block requests during the launch, anybody's, in order of issue.
     pub requests: Vec<BlockRequest>,
-    /// Events lost to full rings. Such a recording teaches nothing.
+    /// Events lost to full rings, or with openings that files lack for a name. Such a recording teaches nothing.
     pub events_lost: u64,
     /// Files accessed beyond [`FILES_MAX`], which the recording is without.
     pub files_left_out: u64,

@@ -167,7 +167,12 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
         }
     }
     let unnamed = first_accesses(unnamed).into_iter();
-    let unresolved_pages = unnamed.map(|access| access.extent.len).sum();
+    let unresolved_pages: u64 = unnamed.map(|access| access.extent.len).sum();
+    // Where every file has a name all the same, none is missed.
+    let openings_lost = match unresolved_pages {
+        0 => 0,
+        _ => seen.openings_lost,
+    };
     let accesses = without_missing(first_accesses(named), &files, &inserted, place);
     let mut recording = Recording {
         source: seen.source,
@@ -177,7 +182,7 @@ fn recording(mut seen: Seen, place: &Place, end: LaunchEnd) -> (Recording, u64) 
         is_path_profile,
         metadata: Vec::new(),
         requests: seen.requests,
-        events_lost: seen.lost,
+        events_lost: seen.lost + openings_lost,
         files_left_out: seen.left_out.len() as u64,
         end,
     };

@@ -198,8 +198,12 @@ impl Thread {
     fn drain(&mut self) -> Option<(Batch, Vec<Opening>)> {
         let is_recording = self.is_recording();
         let (rings, gate) = self.rings.as_mut().filter(|_| is_recording)?;
-        let openings = gate.openings();
-        Some((rings.drain(), openings))
+        let (openings, openings_lost) = gate.openings();
+        let batch = Batch {
+            openings_lost,
+            ..rings.drain()
+        };
+        Some((batch, openings))
     }
 
     /// Does what it was told. Returns false when nobody is left to tell it anything.

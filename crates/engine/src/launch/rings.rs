@@ -23,8 +23,8 @@ use std::time::Duration;
 /// Pages of a core's ring for processes and mappings. A mapping takes about 150 bytes.
 const TASK_RING_PAGES: usize = 64;
 
-/// Openings taken from the kernel's queue at a time: its size.
-const OPENINGS_MAX: usize = 16_384;
+/// Openings taken from the kernel's queue at a time: its size, and behind them what says that it was full.
+const OPENINGS_MAX: usize = 16_384 + 1;
 
 /// How long who begins a launch waits for the watch on openings: it takes a fraction of a millisecond.
 const WATCH_MAX: Duration = Duration::from_millis(200);
@@ -89,6 +89,8 @@ pub struct Batch {
     pub blocks: Vec<BlockSample>,
     /// Events that did not fit into a ring, as far as the kernel has said so.
     pub lost: u64,
+    /// How often openings were lost.
+    pub openings_lost: u64,
 }
 
 /// The rings.
@@ -184,8 +186,10 @@ pub struct Gate {
 #[derive(Debug, Default)]
 struct Recorded {
     launches: usize,
-    /// `None` where fanotify is not to be had.
+    /// `None` where fanotify is not to be had, and where a file system did not answer.
     opens: Option<Opens>,
+    /// A file system did not answer: what is opened is not known any more.
+    is_given_up: bool,
 }
 
 impl Gate {
@@ -207,7 +211,9 @@ impl Gate {
         if recorded.launches == 1 {
             // A kernel that refuses now shows in a recording without accesses.
             let _ = self.switches.iter().try_for_each(RingSwitch::enable);
-            recorded.opens = patience::of_openings(WATCH_MAX, Opens::start).flatten();
+            let started = patience::of_openings(WATCH_MAX, Opens::start);
+            recorded.is_given_up = started.is_none();
+            recorded.opens = started.flatten();
         }
     }
 
@@ -221,23 +227,27 @@ impl Gate {
         }
     }
 
-    /// What was opened since the last call. Where a file system does not answer, nothing more is known of openings until all
-    /// recordings are over.
-    pub fn openings(&self) -> Vec<Opening> {
-        // Nothing is locked meanwhile.
-        let Some(mut opens) = self.lock().opens.take() else {
-            return Vec::new();
+    /// What was opened since the last call, and how often some of it was lost. Where a file system does not answer, all
+    /// is lost until all recordings are over.
+    pub fn openings(&self) -> (Vec<Opening>, u64) {
+        let mut recorded = self.lock();
+        let Some(mut opens) = recorded.opens.take() else {
+            return (Vec::new(), u64::from(recorded.is_given_up));
         };
+        // Nothing is locked meanwhile.
+        drop(recorded);
         let taken = patience::of_openings(OPENINGS_WAIT_MAX, move || {
             let mut openings = Vec::new();
-            opens.drain(OPENINGS_MAX, |opening| openings.push(opening));
-            (opens, openings)
+            let lost = opens.drain(OPENINGS_MAX, |opening| openings.push(opening));
+            (opens, openings, lost)
         });
-        let Some((opens, openings)) = taken else {
-            return Vec::new();
+        let mut recorded = self.lock();
+        let Some((opens, openings, lost)) = taken else {
+            recorded.is_given_up = true;
+            return (Vec::new(), 1);
         };
-        self.lock().opens = Some(opens);
-        openings
+        recorded.opens = Some(opens);
+        (openings, lost)
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {

@@ -100,6 +100,8 @@ pub struct Seen {
     pub profile: Option<PathProfile>,
     /// Events lost.
     pub lost: u64,
+    /// How often openings were lost, by which most files are named.
+    pub openings_lost: u64,
 }
 
 impl Seen {
@@ -124,6 +126,7 @@ impl Seen {
             issued: HashMap::new(),
             profile,
             lost: 0,
+            openings_lost: 0,
         };
         for pid in seen.pids.clone() {
             seen.look_at(pid);
@@ -143,6 +146,7 @@ impl Seen {
     /// Takes in what the rings and the watch on openings held.
     pub fn take(&mut self, batch: &Batch, openings: &[Opening]) {
         self.lost += batch.lost;
+        self.openings_lost += batch.openings_lost;
         batch.forks.iter().for_each(|fork| self.fork(fork));
         let pids: Vec<i32> = self.pids.iter().copied().collect();
         // Whoever was executed maps what it consists of.

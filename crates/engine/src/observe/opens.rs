@@ -60,9 +60,10 @@ impl Opens {
         seen
     }
 
-    /// Takes about so many of the openings that nobody has taken, in order.
-    pub fn drain(&mut self, openings_max: usize, mut visit: impl FnMut(Opening)) {
-        self.0.drain(openings_max, |opened| {
+    /// Takes about so many of the openings that nobody has taken, in order. Returns how often some were lost before the
+    /// last of these, since the kernel's queue was full.
+    pub fn drain(&mut self, openings_max: usize, mut visit: impl FnMut(Opening)) -> u64 {
+        let drained = self.0.drain(openings_max, |opened| {
             visit(Opening {
                 pid: opened.pid,
                 dev: opened.stat.dev,
@@ -71,5 +72,6 @@ impl Opens {
                 path: opened.path,
             });
         });
+        drained.overflows as u64
     }
 }

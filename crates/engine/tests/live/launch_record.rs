@@ -354,6 +354,45 @@ fn a_full_ring_is_counted() {
     );
 }
 
+/// The kernel keeps so many openings that nobody has taken (fs.fanotify.max_queued_events).
+const OPENINGS_KEPT: usize = 16_384;
+
+#[test]
+fn openings_that_are_lost_count_where_a_file_is_without_a_name_for_it() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let late = directory.file("late", 8);
+    let many = directory.path("many");
+    std::fs::create_dir(&many).expect("mkdir");
+    for number in 0..OPENINGS_KEPT + 1_000 {
+        std::fs::write(many.join(number.to_string()), b"").expect("write");
+    }
+    // So that nobody takes what was opened before the end.
+    let mut engine = EngineParams::default();
+    engine.observe.file_ring_pages = 4_096;
+    let params = LaunchParams {
+        t_idle_ms: 20_000,
+        ..LaunchParams::default()
+    };
+    let rig = LaunchRig::with(&engine, &params);
+    let paths = [&many, &late].map(|path| path.to_str().expect("text"));
+    let record = |id, then: &str| {
+        let script = format!(r#"for file in "$1"/*; do : <"$file"; done; {then}"#);
+        let held = HeldCommand::new(&["sh", "-c", &script, "x", paths[0], paths[1]]);
+        rig.begin(id, held.pid(), recorded());
+        assert_eq!(held.run().1, 0);
+        let result = rig.result();
+        let recording = result.recording.expect("recorded");
+        (result.unresolved_pages, recording.is_usable())
+    };
+    drop_cache(&late);
+    let (unresolved_pages, is_usable) = record(1, r#"cat "$2" >/dev/null"#);
+    assert!(unresolved_pages >= 8, "{unresolved_pages}");
+    assert!(!is_usable);
+    // What was opened first has its name.
+    let (unresolved_pages, is_usable) = record(2, ":");
+    assert_eq!(is_usable, unresolved_pages == 0);
+}
+
 #[test]
 fn insertions_are_recorded_where_the_kernel_reports_no_access() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
