@@ -7,6 +7,11 @@ use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// What a readahead call is cut to where its device is not known, in KiB: as large as read_ahead_kb is unless somebody
+/// sets it (VM_READAHEAD_PAGES), and so no larger than [`BlockDevice::readahead_cap_kib`] of any device of which nobody
+/// has.
+pub const READAHEAD_CAP_KIB_DEFAULT: u64 = 128;
+
 /// A whole block device: partitions are resolved to the device they lie on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {

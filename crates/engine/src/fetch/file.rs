@@ -10,7 +10,7 @@ use crate::fetch::job::{Job, JobFile, Part};
 use crate::params::{CorePolicy, FetchParams, FileOrder};
 use crate::roots::{Found, Roots};
 use prepage_core::extent::{Extent, ExtentSet};
-use prepage_kernel::block::BlockDevice;
+use prepage_kernel::block::{BlockDevice, READAHEAD_CAP_KIB_DEFAULT};
 use prepage_kernel::page::page_size;
 use prepage_kernel::{open, readahead};
 use std::collections::{BTreeMap, VecDeque};
@@ -152,11 +152,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What the kernel cuts a readahead call to a file on this device to, in pages; no end where that cannot be asked, as of a file
-/// system that has no device of its own.
+/// What the kernel cuts a readahead call to a file on this device to, in pages. A file system that has no device of its
+/// own has another cut the call, as an overlay does, or cuts it itself: there it is what the kernel cuts calls to by
+/// default.
 fn cap_pages(dev: u64) -> u64 {
     let cap_kib = BlockDevice::of_number(dev).and_then(|device| device.readahead_cap_kib());
-    cap_kib.map_or(u64::MAX, |kib| (kib << 10) / page_size())
+    (cap_kib.unwrap_or(READAHEAD_CAP_KIB_DEFAULT) << 10) / page_size()
 }
 
 /// Whether the file system maps this file by indirect or node blocks, so that metadata has to be read along it.
@@ -209,6 +210,13 @@ mod tests {
         let extents = set(&[(10, 5), (100, 1), (500, 600), (5000, 1)]);
         assert_eq!(metadata_offsets(&extents, 512), [10, 512, 1024, 5000]);
         assert_eq!(metadata_offsets(&ExtentSet::new(), 512), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn calls_have_an_end_where_the_device_is_not_known() {
+        // No block device has a number of those that the kernel gives to other file systems.
+        let nobodys = rustix::fs::makedev(0, 1);
+        assert_eq!(cap_pages(nobodys) * page_size(), 128 << 10);
     }
 
     #[test]

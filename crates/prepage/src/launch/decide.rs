@@ -12,7 +12,7 @@ use prepage_core::launch::plan::PlanLimits;
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::{FetchParams, LaunchResult, ReadyLaunch, version_of};
-use prepage_kernel::block::BlockDevice;
+use prepage_kernel::block::{BlockDevice, READAHEAD_CAP_KIB_DEFAULT};
 use prepage_kernel::mountinfo::{self, mount_of};
 use prepage_kernel::open::{FileKind, FileStat, cached_stat_in_root, process_root};
 use prepage_kernel::page::page_size;
@@ -66,15 +66,16 @@ impl Circumstances {
         Self::on(device_of_mount(own_pid(), exe), params)
     }
 
-    /// A device that cannot be asked is taken for one that does not rotate.
+    /// A device that cannot be asked is taken for one that does not rotate, and whose calls the kernel cuts by default.
     fn on(device: Option<BlockDevice>, params: LaunchParams) -> Self {
         let cap_kib = device.as_ref().and_then(|d| d.readahead_cap_kib().ok());
+        let cap_kib = cap_kib.unwrap_or(READAHEAD_CAP_KIB_DEFAULT);
         Self {
             changed_files: Vec::new(),
             is_rotational: device.is_some_and(|d| d.rotational().unwrap_or(false)),
             limits: PlanLimits {
                 page_bytes: page_size(),
-                call_bytes_max: cap_kib.map_or(params.call_bytes, |kib| kib << 10),
+                call_bytes_max: cap_kib << 10,
             },
             params,
         }
@@ -161,4 +162,16 @@ fn device_of_mount(pid: i32, path: &str) -> Option<BlockDevice> {
 fn version(path: &str, stat: &FileStat) -> Option<FileId> {
     let device = (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev));
     (stat.kind == FileKind::Regular).then(|| version_of(path.into(), device, stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_cut_where_the_device_is_not_known() {
+        let found = Circumstances::on(None, LaunchParams::default());
+        assert_eq!(found.limits.call_bytes_max, 128 << 10);
+        assert!(!found.is_rotational);
+    }
 }
