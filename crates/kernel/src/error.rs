@@ -74,6 +74,11 @@ impl Error {
         }
     }
 
+    /// Whether an answer was waited for in vain: `ETIMEDOUT`.
+    pub fn is_unanswered(&self) -> bool {
+        self.errno() == Some(libc::ETIMEDOUT)
+    }
+
     /// Whether the caller lacks the rights: `EPERM` or `EACCES`.
     pub fn is_denied(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
@@ -157,6 +162,7 @@ fn errno_name(errno: i32) -> Option<&'static str> {
         libc::ENAMETOOLONG => "ENAMETOOLONG",
         libc::EOVERFLOW => "EOVERFLOW",
         libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ETIMEDOUT => "ETIMEDOUT",
         libc::ESTALE => "ESTALE",
         _ => return None,
     })

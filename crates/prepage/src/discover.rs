@@ -5,8 +5,9 @@ use crate::containers;
 use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::{Members, patience};
-use prepage_kernel::{cgroup, process};
-use std::collections::BTreeMap;
+use prepage_kernel::{Error, cgroup, process};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -79,9 +80,11 @@ pub fn only<T>(mut found: Vec<T>, text: &str, app: impl Fn(&T) -> &AppId) -> Res
 /// What is known of a process, and its parent's pid.
 ///
 /// # Errors
-/// Where it is gone: [`prepage_kernel::Error::is_gone`].
+/// Where it is gone: [`prepage_kernel::Error::is_gone`]. Where it does not answer what its arguments are, since without
+/// them it would be taken for its interpreter: [`prepage_kernel::Error::is_unanswered`].
 pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
     let stat = process::stat(pid)?;
+    let unanswered = || Error::new("read", format!("/proc/{pid}/cmdline"), Errno::TIMEDOUT);
     let text = |path: std::io::Result<std::path::PathBuf>| {
         path.ok().map(|p| p.to_string_lossy().into_owned())
     };
@@ -92,7 +95,7 @@ pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
         exe: process::exe(pid)
             .ok()
             .map(|p| p.to_string_lossy().into_owned()),
-        arguments: arguments(pid),
+        arguments: asked_arguments(pid).ok_or_else(unanswered)?,
         directory: text(std::fs::read_link(format!("/proc/{pid}/cwd"))),
         groups: cgroups::memberships(pid),
     };
@@ -101,15 +104,23 @@ pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
 
 /// A process's arguments, which it can overwrite: a claim. Empty where it is gone, or does not let them be read.
 pub fn arguments(pid: i32) -> Vec<String> {
-    let arguments = patience::of_process(pid, move || process::cmdline(pid));
-    let arguments = arguments.and_then(Result::ok).unwrap_or_default();
+    asked_arguments(pid).unwrap_or_default()
+}
+
+/// The same; `None` where it does not answer.
+fn asked_arguments(pid: i32) -> Option<Vec<String>> {
+    let arguments = patience::of_process(pid, move || process::cmdline(pid))?;
+    let arguments = arguments.unwrap_or_default();
     let text = |argument: &OsString| argument.to_string_lossy().into_owned();
-    arguments.iter().map(text).collect()
+    Some(arguments.iter().map(text).collect())
 }
 
 /// A process, whose parent's pid is given, and those of its ancestors that may belong to the same application, nearest
 /// first. An ancestor that goes meanwhile ends the chain.
-pub fn chain(process: ProcessFacts, mut parent: i32) -> Vec<ProcessFacts> {
+///
+/// # Errors
+/// Where an ancestor does not answer: it may be what the process is a part of.
+pub fn chain(process: ProcessFacts, mut parent: i32) -> prepage_kernel::Result<Vec<ProcessFacts>> {
     let mut chain = vec![process];
     while parent > 1 && chain.len() < ANCESTORS_MAX {
         match facts(parent) {
@@ -117,10 +128,11 @@ pub fn chain(process: ProcessFacts, mut parent: i32) -> Vec<ProcessFacts> {
                 chain.push(facts);
                 parent = next;
             }
+            Err(error) if error.is_unanswered() => return Err(error),
             _ => break,
         }
     }
-    chain
+    Ok(chain)
 }
 
 /// A process and its ancestors, nearest first, below the first process.
@@ -134,10 +146,10 @@ pub fn ancestry(pid: i32) -> impl Iterator<Item = i32> {
 /// The application of a process; `None` for kernel threads and what belongs to the system.
 ///
 /// # Errors
-/// Where the process is gone.
+/// Where the process is gone, or it or one above it does not answer.
 pub fn identify(pid: i32, around: &Surroundings) -> prepage_kernel::Result<Option<Identity>> {
     let (process, parent) = facts(pid)?;
-    let identity = identity::identify(&chain(process, parent), around);
+    let identity = identity::identify(&chain(process, parent)?, around);
     Ok(identity.map(with_name))
 }
 
@@ -169,19 +181,27 @@ pub fn group_processes(directory: &Path) -> Vec<i32> {
 }
 
 /// The process that names a control group: the one that has run longest, programs that only run others apart.
-pub fn main_process(pids: &[i32]) -> Option<ProcessFacts> {
-    let mut known: Vec<(u64, ProcessFacts)> = Vec::new();
-    for &pid in pids {
-        if let (Ok(stat), Ok((facts, _))) = (process::stat(pid), facts(pid)) {
-            known.push((stat.start_ticks, facts));
+///
+/// # Errors
+/// Where one does not answer that may be it.
+pub fn main_process(pids: &[i32]) -> prepage_kernel::Result<Option<ProcessFacts>> {
+    let began = |&pid: &i32| Some((process::stat(pid).ok()?.start_ticks, pid));
+    // Pids tell apart what began in the same tick.
+    let by_age: BTreeSet<(u64, i32)> = pids.iter().filter_map(began).collect();
+    let mut runs_others = None;
+    for (_, pid) in by_age {
+        match facts(pid) {
+            Ok((facts, _)) if facts.exe.is_none() => {}
+            Ok((facts, _)) if identity::only_runs_others(&facts) => {
+                runs_others = runs_others.or(Some(facts));
+            }
+            Ok((facts, _)) => return Ok(Some(facts)),
+            Err(error) if error.is_unanswered() => return Err(error),
+            // It is gone.
+            Err(_) => {}
         }
     }
-    // Pids tell apart what began in the same tick.
-    known.sort_by_key(|(start, facts)| (identity::only_runs_others(facts), *start, facts.pid));
-    known
-        .into_iter()
-        .map(|(_, facts)| facts)
-        .find(|f| f.exe.is_some())
+    Ok(runs_others)
 }
 
 /// Every copy of every application that is running now, once.
@@ -198,6 +218,45 @@ pub fn running(around: &Surroundings) -> Vec<Identity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prepage_kernel::testing::machine::eventually;
+    use std::process::{Child, Command};
+    use std::sync::mpsc::channel;
+
+    /// A process, until it is dropped.
+    struct Sleeping(Child);
+
+    impl Drop for Sleeping {
+        fn drop(&mut self) {
+            self.0.kill().expect("kill");
+            self.0.wait().expect("wait");
+        }
+    }
+
+    #[test]
+    fn what_does_not_say_its_arguments_is_nothing_until_it_does() {
+        let sleeping = Sleeping(Command::new("sleep").arg("600").spawn().expect("sleep"));
+        let pid = sleeping.0.id().cast_signed();
+        let (own, _) = facts(process::own_pid()).expect("own facts");
+        let around = surroundings();
+        let (release, wait) = channel::<()>();
+        let answer = patience::of_process(pid, move || wait.recv().is_err());
+        assert_eq!(answer, None);
+        let error = facts(pid).expect_err("it does not answer");
+        assert!(error.is_unanswered() && !error.is_gone(), "{error}");
+        assert!(identify(pid, &around).is_err());
+        assert!(arguments(pid).is_empty());
+        let below = chain(own.clone(), pid).expect_err("it may be of that one");
+        assert!(below.is_unanswered(), "{below}");
+        assert!(main_process(&[pid]).is_err());
+        // It has not run for as long.
+        let older = main_process(&[pid, own.pid]).expect("known").expect("one");
+        assert_eq!(older.pid, own.pid);
+        drop(release);
+        eventually("it is asked again", || facts(pid).is_ok());
+        assert_eq!(arguments(pid), ["sleep", "600"]);
+        let main = main_process(&[pid]).expect("known").expect("one");
+        assert_eq!(main.arguments, ["sleep", "600"]);
+    }
 
     #[test]
     fn a_name_means_the_executable_that_its_command_leads_to() {

@@ -66,6 +66,14 @@ pub(super) fn not_found(reason: impl Into<String>) -> ApiError {
     }
 }
 
+/// Why it is not known what a process is.
+pub(super) fn unknown_process(pid: i32, error: &prepage_kernel::Error) -> ApiError {
+    if error.is_gone() {
+        return not_found(format!("there is no process {pid}"));
+    }
+    not_found(error.to_string())
+}
+
 fn require_owner(caller: Caller, app: &AppId) -> Result<(), ApiError> {
     if may_act(caller, app) {
         return Ok(());
@@ -293,8 +301,7 @@ impl Service {
             Ok(None) => Err(not_found(format!(
                 "process {pid} is a kernel thread or belongs to the system: it is no application"
             ))),
-            Err(error) if error.is_gone() => Err(not_found(format!("there is no process {pid}"))),
-            Err(error) => Err(not_found(error.to_string())),
+            Err(error) => Err(unknown_process(pid, &error)),
         }
     }
 
@@ -321,6 +328,7 @@ impl Service {
         let pids = discover::group_processes(directory);
         let shown = directory.display();
         let main = discover::main_process(&pids)
+            .map_err(|error| not_found(error.to_string()))?
             .ok_or_else(|| not_found(format!("no process is in {shown}")))?;
         let foreign = |pid: &&i32| {
             let uid = prepage_kernel::process::status(**pid).map(|s| s.uid.effective);
@@ -333,7 +341,10 @@ impl Service {
             return Err(ApiError::PermissionDenied { reason });
         }
         let members = Members::Cgroup(directory.into());
-        let found = discover::identify(main.pid, &self.around).ok().flatten();
+        let found = match discover::identify(main.pid, &self.around) {
+            Err(error) if error.is_unanswered() => return Err(unknown_process(main.pid, &error)),
+            found => found.ok().flatten(),
+        };
         let app = match found.filter(|identity| identity.members == members) {
             Some(identity) => identity.app,
             None => {

@@ -1,7 +1,7 @@
 //! Launches in the service: announced by `prepage run`, or seen as a program is executed.
 
 use super::Service;
-use super::calls::{Answer, may_act, not_found, reply, require_pid};
+use super::calls::{Answer, may_act, not_found, reply, require_pid, unknown_process};
 use super::poller::{Poller, Token};
 use super::ready::{READY_MAX, ReadyLaunches};
 use super::traced::{TRACED_MAX, Traced};
@@ -306,11 +306,13 @@ impl Service {
         if help.is_part_of_launch(exec.pid) {
             return;
         }
-        // It may have ended already.
+        // It may have ended already, or it or one above it does not answer.
         let Ok((process, parent)) = discover::facts(exec.pid) else {
             return;
         };
-        let chain = discover::chain(process, parent);
+        let Ok(chain) = discover::chain(process, parent) else {
+            return;
+        };
         // Any other process of an application is not its launch.
         let identity = identify(&chain, &self.around).filter(|i| i.main == exec.pid);
         let Some(identity) = identity.map(discover::with_name) else {
@@ -487,11 +489,11 @@ impl Service {
             return Err(ApiError::Failed { reason });
         }
         let pid = require_pid(caller)?;
-        let (mut process, parent) =
-            discover::facts(pid).map_err(|_| not_found(format!("there is no process {pid}")))?;
+        let unknown = |error: prepage_kernel::Error| unknown_process(pid, &error);
+        let (mut process, parent) = discover::facts(pid).map_err(unknown)?;
         process.exe = Some(given.name.clone());
         process.arguments = vec![given.name.clone()];
-        let mut chain = discover::chain(process, parent);
+        let mut chain = discover::chain(process, parent).map_err(unknown)?;
         let identity = identify(&chain, &self.around).filter(|i| i.main == pid);
         let app = identity
             .map(|i| discover::with_name(i).app)

@@ -6,7 +6,7 @@ use super::poller::Token;
 use crate::cgroups;
 use crate::config::TrackPolicy;
 use crate::discover;
-use crate::identity::{Identity, identify};
+use crate::identity::Identity;
 use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
 use prepage_core::identity::AppId;
@@ -14,6 +14,7 @@ use prepage_core::machine::{APPS_MAX, Event, Nanos};
 use prepage_engine::store::TrackedBy;
 use prepage_engine::{COPIES_MAX, Members};
 use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::process;
 use rustix::event::epoll::EventFlags;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -39,9 +40,14 @@ pub struct RunningCopy {
 impl RunningCopy {
     fn of_group(directory: PathBuf) -> Self {
         let pids = discover::group_processes(&directory);
+        let main = match discover::main_process(&pids) {
+            Ok(main) => main.map_or(0, |facts| facts.pid),
+            // Which it is, is not known: it is looked for again when this one ends.
+            Err(_) => pids.first().copied().unwrap_or(0),
+        };
         Self {
             members: Members::Cgroup(directory),
-            main: discover::main_process(&pids).map_or(0, |facts| facts.pid),
+            main,
         }
     }
 }
@@ -371,9 +377,10 @@ impl Service {
     /// The tracked application that a process belongs to, looked up in /proc: it may be a new process of one that is
     /// followed, or the first of one that comes back.
     pub(super) fn find_tracked(&mut self, pid: i32) -> Option<AppId> {
-        let (process, parent) = discover::facts(pid).ok()?;
-        let directories: Vec<_> = process
-            .groups
+        // A process that does not answer may be in a group or below a process that is known.
+        process::stat(pid).ok()?;
+        let groups = cgroups::memberships(pid);
+        let directories: Vec<_> = groups
             .iter()
             .filter_map(|g| self.around.hierarchies.directory(g))
             .collect();
@@ -385,8 +392,7 @@ impl Service {
         if let Some(app) = self.tracking.find(belongs) {
             return Some(app.clone());
         }
-        let chain = discover::chain(process, parent);
-        let identity = identify(&chain, &self.around).map(discover::with_name)?;
+        let identity = discover::identify(pid, &self.around).ok().flatten()?;
         let app = identity.app.clone();
         self.meet(identity);
         self.tracking.contains(&app).then_some(app)
