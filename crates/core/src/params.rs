@@ -125,7 +125,8 @@ pub struct FileParams {
     pub profile_switches: u8,
     /// A page accessed in more than this many of them is a candidate. The paper: 8.
     pub profile_accesses_min: u8,
-    /// Extents less than this many pages apart are read as one. The paper: 16.
+    /// Extents less than this many pages apart, of one place in the order of first access, are read as one. The paper
+    /// knows no order, and merges all of a file. The paper: 16.
     pub merge_gap_pages: u64,
     /// Observed switches without access after which a page that is no target is forgotten.
     pub timeout_switches: u8,
