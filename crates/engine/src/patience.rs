@@ -12,7 +12,8 @@ use std::time::Duration;
 /// turn where all cores are busy.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
 
-/// Most processes that leave a question unanswered at once, and most of one user's; beyond that, none of theirs is asked.
+/// Most processes that leave a question unanswered at once, and most of one user's, root's apart; beyond that, none of
+/// theirs is asked.
 const UNANSWERED_MAX: usize = 32;
 const UNANSWERED_OF_USER_MAX: usize = 4;
 
@@ -121,7 +122,7 @@ impl Asker {
                 let of_user = processes().filter(|left| left.owner == owner);
                 of_it.count() == 0
                     && processes().count() < UNANSWERED_MAX
-                    && of_user.count() < UNANSWERED_OF_USER_MAX
+                    && (owner == Some(0) || of_user.count() < UNANSWERED_OF_USER_MAX)
             }
             Subject::LaunchFiles => of_it.count() < LOOK_UPS_MAX,
             Subject::Openings => of_it.count() == 0,
@@ -223,6 +224,18 @@ mod tests {
         assert_eq!(answer(&asker, Subject::Process(300)), Some(7));
         drop(held);
         wait_for_all(&asker);
+        assert_eq!(answer(&asker, Subject::Process(100)), Some(7));
+    }
+
+    #[test]
+    fn who_does_not_answer_of_roots_leaves_the_others_of_roots() {
+        let asker = asker();
+        let pids = 1..=2 * UNANSWERED_OF_USER_MAX as i32;
+        let ask = |pid| ask_in_vain(&asker, Subject::Process(pid));
+        let held: Vec<_> = pids.map(ask).collect();
+        assert_eq!(locked(&asker.unanswered).len(), held.len());
+        assert_eq!(answer(&asker, Subject::Process(1)), None);
+        assert_eq!(answer(&asker, Subject::Process(50)), Some(7));
         assert_eq!(answer(&asker, Subject::Process(100)), Some(7));
     }
 
