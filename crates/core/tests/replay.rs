@@ -4,7 +4,7 @@ use prepage_core::app::{AppModel, Observation, Profile};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::{AppId, AppKind, FileId, Instance};
 use prepage_core::params::{AnonRule, FileCandidates, Mode, Params};
-use prepage_core::replay::baseline::{Baseline, replay_baseline, replay_baselines};
+use prepage_core::replay::baseline::{Baseline, replay_baselines};
 use prepage_core::replay::synthetic::{Recurrence, SplitMix64, Synthetic, recurrence};
 use prepage_core::replay::{RecordedAnon, RecordedFile, RecordedSwitch, Tally, observe, replay};
 use proptest::prelude::*;
@@ -145,12 +145,9 @@ fn a_drifting_context_is_followed() {
     let workload = workload(drifting, NOTHING);
     let replayed = |params: &Params| replay(workload.switches(), params, Mode::Anon).since(11).0;
     let (history, paper) = (replayed(&Params::default()), replayed(&paper()));
-    let union = replay_baseline(workload.switches(), Baseline::Union)
-        .since(11)
-        .0;
-    let frequent = replay_baseline(workload.switches(), Baseline::Frequency(0.5))
-        .since(11)
-        .0;
+    let baselines = [Baseline::Union, Baseline::Frequency(0.5)];
+    let [union, frequent] = replay_baselines(workload.switches(), baselines);
+    let (union, frequent) = (union.since(11).0, frequent.since(11).0);
     assert!(precision(&history) > precision(&union) + 0.3);
     assert!(recall(&history) > recall(&frequent) + 0.15);
     assert!(recall(&paper) > 0.6 && recall(&history) > 0.6);
@@ -263,7 +260,10 @@ fn the_mode_says_what_is_fetched() {
 #[test]
 fn baselines_are_what_they_say() {
     let workload = workload(Recurrence::ANON, Recurrence::FILE);
-    let run = |baseline| replay_baseline(workload.switches(), baseline);
+    let run = |baseline| {
+        let [replayed] = replay_baselines(workload.switches(), [baseline]);
+        replayed
+    };
     let oracle = run(Baseline::Oracle);
     assert_eq!((precision(&oracle.anon), recall(&oracle.anon)), (1.0, 1.0));
     assert_eq!((precision(&oracle.file), recall(&oracle.file)), (1.0, 1.0));

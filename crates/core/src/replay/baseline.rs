@@ -71,16 +71,7 @@ struct App {
     number: u64,
 }
 
-/// Runs recorded switches through a simple predictor.
-pub fn replay_baseline(
-    recorded: impl IntoIterator<Item: Borrow<RecordedSwitch>>,
-    baseline: Baseline,
-) -> Replayed {
-    let [replayed] = replay_baselines(recorded, [baseline]);
-    replayed
-}
-
-/// Runs recorded switches through several, which learn the same.
+/// Runs recorded switches through simple predictors, which learn the same.
 pub fn replay_baselines<const N: usize>(
     recorded: impl IntoIterator<Item: Borrow<RecordedSwitch>>,
     baselines: [Baseline; N],
