@@ -198,8 +198,12 @@ impl Thread {
             files = Some(trace.seen(&task.pids()));
             trace.table().forget_owners();
         }
-        let paths = self.paths.entry(task.app.clone()).or_default();
-        let (paths, params) = (Arc::clone(paths), Arc::clone(&self.params));
+        // One that is followed no longer has no processes, and is forgotten already.
+        let paths: Arc<Mutex<Paths>> = match task.members.is_empty() {
+            true => Arc::default(),
+            false => Arc::clone(self.paths.entry(task.app.clone()).or_default()),
+        };
+        let params = Arc::clone(&self.params);
         let (app, switch) = (task.app.clone(), task.switch);
         let outbox = self.inbox.outbox().clone();
         let own_ns = sched::thread_cpu_time_ns().saturating_sub(before);
@@ -245,5 +249,59 @@ fn collect_with(
     match paths.try_lock() {
         Ok(mut paths) => collect(task, files, &opened, &mut paths, params),
         Err(_) => collect(task, files, &opened, &mut Paths::default(), params),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::faults::FaultBuffer;
+    use prepage_core::app::Known;
+    use prepage_core::identity::AppKind;
+    use std::sync::mpsc::channel;
+
+    /// A switch to an application that was followed until a moment ago.
+    fn task(app: &AppId) -> Task {
+        Task {
+            app: app.clone(),
+            switch: 1,
+            plan: Arc::default(),
+            known: Known::default(),
+            members: Vec::new(),
+            files: true,
+            job: None,
+            faults: FaultBuffer::default(),
+            began: 0,
+            switch_path_us: 0,
+        }
+    }
+
+    #[test]
+    fn an_application_that_is_followed_no_longer_leaves_nothing() {
+        let app = AppId {
+            kind: AppKind::Named,
+            name: "app".into(),
+            owner: 0,
+        };
+        let (tell, told) = channel();
+        let observed = Mailbox::start("test", move |inbox| {
+            let params = Arc::new(ObserveParams::default());
+            let collectors = Collectors::start(limit(&params), Arc::default());
+            let mut thread = Thread {
+                trace: None,
+                collectors: collectors.expect("a thread"),
+                params,
+                inbox,
+                paths: HashMap::from([(app.clone(), Arc::default())]),
+                recorded: HashMap::new(),
+            };
+            thread.obey(Command::Begin(app.clone(), Vec::new()));
+            thread.obey(Command::Forget(app.clone()));
+            thread.obey(Command::Collect(Box::new(task(&app))));
+            let left = (thread.paths.len(), thread.recorded.len());
+            tell.send(left).expect("somebody listens");
+        });
+        observed.expect("a thread");
+        assert_eq!(told.recv(), Ok((0, 0)));
     }
 }
