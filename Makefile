@@ -39,14 +39,16 @@ lint: setup-build
 build: setup-build
 	$(CARGO) build --release --workspace --locked
 
-## What `make build` has built, to PREFIX below DESTDIR; a configuration that is there stays.
+## What `make build` has built, to PREFIX below DESTDIR; a configuration that is there stays. So a new one has its values
+## commented out: it would keep the defaults of now, and keys that a later version may not know.
 install:
 	@[ -e $(BIN)/prepaged ] || { echo "make install: nothing is built in $(BIN): say make build first" >&2; exit 1; }
 	install -Dm755 $(BIN)/prepage  $(DESTDIR)$(PREFIX)/bin/prepage
 	install -Dm755 $(BIN)/prepage-launch $(DESTDIR)$(PREFIX)/bin/prepage-launch
 	install -Dm755 $(BIN)/prepage-control $(DESTDIR)$(PREFIX)/bin/prepage-control
 	install -Dm755 $(BIN)/prepaged $(DESTDIR)$(PREFIX)/sbin/prepaged
-	[ -e $(DESTDIR)/etc/prepage/prepage.toml ] || install -Dm644 dist/prepage.toml $(DESTDIR)/etc/prepage/prepage.toml
+	[ -e $(DESTDIR)/etc/prepage/prepage.toml ] || sed 's/^[a-z_]* = /# &/' dist/prepage.toml | \
+	    install -Dm644 /dev/stdin $(DESTDIR)/etc/prepage/prepage.toml
 	sed 's|/usr/sbin/prepaged|$(PREFIX)/sbin/prepaged|' dist/prepaged.service | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(UNITDIR)/system/prepaged.service
 	sed 's|/usr/bin/prepage|$(PREFIX)/bin/prepage|' dist/prepage-agent.service | \

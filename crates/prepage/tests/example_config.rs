@@ -5,10 +5,11 @@ use prepage::config::{Config, merge};
 use std::path::{Path, PathBuf};
 
 const HEAD: &str = "\
-# The configuration of prepaged: every parameter with its default. It goes to /etc/prepage/prepage.toml; files in
-# /etc/prepage/prepage.toml.d/*.toml win over it, key by key, in the order of their names. Unknown keys and values
-# outside their ranges are errors. `prepaged --check` says whether it is right. `systemctl reload prepaged` (SIGHUP) takes
-# a change over, but for the parameters of which it says here that a change needs a restart.
+# The configuration of prepaged: every parameter with its default. It goes to /etc/prepage/prepage.toml with its values
+# commented out: what is not set has the default of the version that runs. Files in /etc/prepage/prepage.toml.d/*.toml
+# win over it, key by key, in the order of their names. Unknown keys and values outside their ranges are errors.
+# `prepaged --check` says whether it is right. `systemctl reload prepaged` (SIGHUP) takes a change over, but for the
+# parameters of which it says here that a change needs a restart.
 #
 # Generated from the documentation of the code by crates/prepage/tests/example_config.rs.
 ";

@@ -3,6 +3,7 @@
 mod common;
 
 use common::TempDir;
+use prepage::config::{Config, load};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -41,6 +42,16 @@ fn files_below(directory: &Path) -> BTreeSet<PathBuf> {
     files
 }
 
+/// Where cargo built, as `make install` sees it.
+fn built(directory: &TempDir) -> PathBuf {
+    let built = directory.path().join("built");
+    std::fs::create_dir_all(built.join("release")).expect("mkdir");
+    for program in ["prepage", "prepage-launch", "prepage-control", "prepaged"] {
+        std::fs::write(built.join("release").join(program), "").expect("write");
+    }
+    built
+}
+
 #[test]
 fn programs_are_taken_from_where_cargo_builds_them() {
     for target in [
@@ -67,11 +78,7 @@ fn programs_are_taken_from_where_cargo_builds_them() {
 #[test]
 fn what_is_installed_is_removed_again_but_for_settings() {
     let directory = TempDir::new();
-    let built = directory.path().join("built");
-    std::fs::create_dir_all(built.join("release")).expect("mkdir");
-    for program in ["prepage", "prepage-launch", "prepage-control", "prepaged"] {
-        std::fs::write(built.join("release").join(program), "").expect("write");
-    }
+    let built = built(&directory);
     let destination = directory.path().join("installed");
     let somebodys = destination.join("usr/local/bin/other");
     std::fs::create_dir_all(somebodys.parent().expect("parent")).expect("mkdir");
@@ -97,4 +104,31 @@ fn what_is_installed_is_removed_again_but_for_settings() {
         left.map(PathBuf::from).into(),
         "somebody's own files stay, and nothing of ours but the configuration"
     );
+}
+
+/// What an installation set would stay, whatever the defaults of a later version are.
+#[test]
+fn the_configuration_that_is_installed_sets_nothing_and_is_not_replaced() {
+    let directory = TempDir::new();
+    let built = built(&directory);
+    let destination = directory.path().join("installed");
+    let below = format!("DESTDIR={}", destination.display());
+    let installed = destination.join("etc/prepage/prepage.toml");
+
+    make(&["install", &below], Some(&built));
+    let text = std::fs::read_to_string(&installed).expect("installed");
+    let sets = |line: &&str| !(line.is_empty() || line.starts_with('#') || line.starts_with('['));
+    let set: Vec<&str> = text.lines().filter(sets).collect();
+    assert_eq!(set, [""; 0]);
+    assert!(text.contains("\n# mode = \"full\"\n"), "{text}");
+    assert!(load(Some(&installed)).expect("right") == Config::default());
+    let mut check = Command::new(env!("CARGO_BIN_EXE_prepaged"));
+    check.arg("--check").arg("--config").arg(&installed);
+    let checked = check.output().expect("prepaged");
+    assert!(checked.status.success(), "{checked:?}");
+
+    std::fs::write(&installed, "[service]\nmode = \"observe\"\n").expect("written");
+    make(&["install", &below], Some(&built));
+    let text = std::fs::read_to_string(&installed).expect("installed");
+    assert_eq!(text, "[service]\nmode = \"observe\"\n");
 }
