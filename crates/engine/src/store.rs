@@ -34,6 +34,10 @@ pub const PROFILE_BYTES_MAX: usize = 4 << 20;
 /// one launched longest ago.
 pub const APPS_MAX: usize = 1024;
 
+/// Most bytes kept of one user's applications, but root's, as their files are long: a service holds all of them in memory, and is
+/// not swapped out. Beyond that those that are not tracked are lost in the same order, but never the one that was just changed.
+pub const OWNER_BYTES_MAX: usize = 64 << 20;
+
 /// How long a service waits for the store: launches without a service hold it while they write one profile.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -97,6 +101,8 @@ pub struct StoredApp {
 pub struct Store {
     dir: PathBuf,
     apps: BTreeMap<AppId, StoredProfile>,
+    /// How long each one's file is, in bytes.
+    sizes: BTreeMap<AppId, usize>,
     /// Nothing is written without it.
     writer: Option<Writer>,
     _lock: Option<File>,
@@ -129,13 +135,14 @@ impl Store {
     pub fn open(dir: &Path) -> Result<(Self, Vec<String>)> {
         single::make_directory(dir)?;
         let lock = lock(dir, OPEN_WAIT_MAX)?;
-        let (apps, warnings) = read_all(dir, Unreadable::SetAside)?;
-        let store = Self {
+        let mut store = Self {
             dir: dir.into(),
-            apps,
+            apps: BTreeMap::new(),
+            sizes: BTreeMap::new(),
             writer: Some(Writer::start()?),
             _lock: Some(lock),
         };
+        let warnings = store.read_all(Unreadable::SetAside)?;
         Ok((store, warnings))
     }
 
@@ -145,13 +152,14 @@ impl Store {
     /// # Errors
     /// [`Error::Store`] where there is no such directory, or it cannot be read.
     pub fn look_at(dir: &Path) -> Result<(Self, Vec<String>)> {
-        let (apps, warnings) = read_all(dir, Unreadable::Stays)?;
-        let store = Self {
+        let mut store = Self {
             dir: dir.into(),
-            apps,
+            apps: BTreeMap::new(),
+            sizes: BTreeMap::new(),
             writer: None,
             _lock: None,
         };
+        let warnings = store.read_all(Unreadable::Stays)?;
         Ok((store, warnings))
     }
 
@@ -231,6 +239,7 @@ impl Store {
 
     /// Forgets an application. Returns whether it was known.
     pub fn forget(&mut self, app: &AppId) -> bool {
+        self.sizes.remove(app);
         let known = self.apps.remove(app).is_some();
         if known {
             self.queue(Task::Remove(self.path_of(app)));
@@ -278,19 +287,68 @@ impl Store {
 
     fn put(&mut self, stored: StoredProfile) {
         let bytes = encode(&stored, None);
-        self.queue(Task::Write(self.path_of(&stored.app), bytes));
-        self.apps.insert(stored.app.clone(), stored);
+        let app = stored.app.clone();
+        self.sizes.insert(app.clone(), bytes.len());
+        self.queue(Task::Write(self.path_of(&app), bytes));
+        self.apps.insert(app.clone(), stored);
         if self.apps.len() > APPS_MAX {
             let untracked = self.apps.values().filter(|s| s.tracked.is_none());
-            let owner = owner_of_most(untracked.clone().map(|s| &s.app));
-            let least = untracked
-                .filter(|s| Some(s.app.owner) == owner)
-                .min_by_key(|s| (s.profile.switches, s.launch.began_ns))
-                .map(|s| s.app.clone());
-            if let Some(app) = least {
-                self.forget(&app);
+            let owner = owner_of_most(untracked.map(|s| &s.app));
+            if let Some(least) = self.least_used(|app| Some(app.owner) == owner) {
+                self.forget(&least);
             }
         }
+        while app.owner != 0 && self.bytes_of(app.owner) > OWNER_BYTES_MAX {
+            let least = self.least_used(|other| other.owner == app.owner && *other != app);
+            let Some(least) = least else {
+                break;
+            };
+            self.forget(&least);
+        }
+    }
+
+    /// Of those applications that are not tracked the one that was switched to least, of several the one launched longest ago.
+    fn least_used(&self, is_one: impl Fn(&AppId) -> bool) -> Option<AppId> {
+        let untracked = self.apps.values().filter(|s| s.tracked.is_none());
+        let least = untracked
+            .filter(|s| is_one(&s.app))
+            .min_by_key(|s| (s.profile.switches, s.launch.began_ns))?;
+        Some(least.app.clone())
+    }
+
+    /// What is kept of a user's applications, in bytes.
+    fn bytes_of(&self, owner: u32) -> usize {
+        let own = self.sizes.iter().filter(|(app, _)| app.owner == owner);
+        own.map(|(_, bytes)| *bytes).sum()
+    }
+
+    /// Reads what is there. Returns a warning for each file that cannot be read.
+    fn read_all(&mut self, unreadable: Unreadable) -> Result<Vec<String>> {
+        let (dir, mut warnings) = (self.dir.as_path(), Vec::new());
+        let repairs = unreadable == Unreadable::SetAside;
+        for entry in fs::read_dir(dir).map_err(|e| failed("listing", dir, e))? {
+            let path = entry.map_err(|e| failed("listing", dir, e))?.path();
+            match path.extension().and_then(|e| e.to_str()) {
+                // A write that was cut off before its rename.
+                Some("new") if repairs => drop(fs::remove_file(&path)),
+                Some("profile") => match read_one(&path) {
+                    Ok((stored, bytes)) => {
+                        self.sizes.insert(stored.app.clone(), bytes);
+                        self.apps.insert(stored.app.clone(), stored);
+                    }
+                    Err(reason) if !repairs => {
+                        warnings.push(format!("profile {}: {reason}", path.display()));
+                    }
+                    Err(reason) if is_newer_at(&path) => warnings.push(format!(
+                        "profile {}: {reason}; it stays, and what is learned of its application is not kept",
+                        path.display()
+                    )),
+                    Err(reason) => warnings.push(set_aside(&path, &reason)),
+                },
+                _ => {}
+            }
+        }
+        Ok(warnings)
     }
 
     fn queue(&self, task: Task) {
@@ -454,34 +512,6 @@ enum Unreadable {
     Stays,
 }
 
-fn read_all(
-    dir: &Path,
-    unreadable: Unreadable,
-) -> Result<(BTreeMap<AppId, StoredProfile>, Vec<String>)> {
-    let (mut apps, mut warnings) = (BTreeMap::new(), Vec::new());
-    let repairs = unreadable == Unreadable::SetAside;
-    for entry in fs::read_dir(dir).map_err(|e| failed("listing", dir, e))? {
-        let path = entry.map_err(|e| failed("listing", dir, e))?.path();
-        match path.extension().and_then(|e| e.to_str()) {
-            // A write that was cut off before its rename.
-            Some("new") if repairs => drop(fs::remove_file(&path)),
-            Some("profile") => match read_one(&path) {
-                Ok(stored) => drop(apps.insert(stored.app.clone(), stored)),
-                Err(reason) if !repairs => {
-                    warnings.push(format!("profile {}: {reason}", path.display()));
-                }
-                Err(reason) if is_newer_at(&path) => warnings.push(format!(
-                    "profile {}: {reason}; it stays, and what is learned of its application is not kept",
-                    path.display()
-                )),
-                Err(reason) => warnings.push(set_aside(&path, &reason)),
-            },
-            _ => {}
-        }
-    }
-    Ok((apps, warnings))
-}
-
 /// Whether a later version of prepage has left a profile there: its first bytes say so.
 fn is_newer_at(path: &Path) -> bool {
     let mut magic = Vec::new();
@@ -490,8 +520,10 @@ fn is_newer_at(path: &Path) -> bool {
     read.is_ok() && format::is_newer(&magic)
 }
 
-fn read_one(path: &Path) -> std::result::Result<StoredProfile, String> {
-    decode(&read_bytes(path).map_err(|e| e.to_string())?)
+/// A profile, and how long its file is, in bytes.
+fn read_one(path: &Path) -> std::result::Result<(StoredProfile, usize), String> {
+    let bytes = read_bytes(path).map_err(|e| e.to_string())?;
+    Ok((decode(&bytes)?, bytes.len()))
 }
 
 /// Opens a profile. Whatever lies there, that does not wait: a FIFO has nobody at its other end.

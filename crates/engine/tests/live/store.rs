@@ -10,7 +10,9 @@ use prepage_core::launch::plan::{LaunchPlan, PlanLimits, PlannedRead};
 use prepage_core::launch::recording::{ACCESSES_MAX, FILES_MAX, PAGES_MAX};
 use prepage_core::launch::sequence::{LaunchSequence, SequenceFile, SequenceRead};
 use prepage_core::params::launch::{LaunchParams, LaunchStart};
-use prepage_engine::store::{APPS_MAX, Next, PROFILE_BYTES_MAX, Store, TrackedBy, decode, single};
+use prepage_engine::store::{
+    APPS_MAX, Next, OWNER_BYTES_MAX, PROFILE_BYTES_MAX, Store, TrackedBy, decode, single,
+};
 use prepage_engine::{Error, FetchParams, ReadyLaunch};
 use prepage_kernel::testing::machine::Directory;
 use std::path::PathBuf;
@@ -227,6 +229,64 @@ fn who_launches_ever_new_applications_displaces_nobodys_but_their_own() {
     assert!(store.load(&theirs).is_some() && store.load(&tracked).is_some());
     let last = app(&format!("/{}", APPS_MAX + 9));
     assert!(store.load(&last).is_some() && store.load(&app("/0")).is_none());
+}
+
+/// A launch of which two megabytes are known.
+fn large_launch(began_ns: i64) -> LaunchState {
+    let mut sequence = LaunchSequence::default();
+    for number in 0..250 {
+        let path: Arc<str> = format!("/{number:0>3999}").into();
+        let file = FileId {
+            path: Arc::clone(&path),
+            device: (8, 1),
+            inode: number,
+            size: 0,
+            mtime_ns: 0,
+        };
+        let recordings = 2;
+        sequence.files.push(SequenceFile { file, recordings });
+        let read = PathRead::Stat;
+        sequence.paths.push(PathReplay { path, read });
+    }
+    LaunchState {
+        began_ns,
+        sequence: Arc::new(sequence),
+        ..LaunchState::default()
+    }
+}
+
+#[test]
+fn who_has_more_than_may_be_held_loses_what_is_used_least_and_nobody_else_does() {
+    let directory = Directory::new();
+    let (mut store, _) = Store::open(&directory.0).expect("open");
+    let theirs = AppId {
+        owner: 1001,
+        ..app("/usr/bin/theirs")
+    };
+    let (tracked, used) = (app("/usr/bin/tracked"), app("/usr/bin/used"));
+    store.save_launch(&theirs, &LaunchState::default());
+    store.set_tracked(&tracked, Some(TrackedBy::Name));
+    store.save(&used, &profile(5));
+    let of_number = |number: i64| app(&format!("/{number}"));
+    let last = OWNER_BYTES_MAX as i64 / 2_000_000;
+    for number in 0..=last {
+        store.save_launch(&of_number(number), &large_launch(number + 1));
+    }
+    assert!(store.load(&of_number(0)).is_none(), "the oldest one");
+    for kept in [&theirs, &tracked, &used, &of_number(2), &of_number(last)] {
+        assert!(store.load(kept).is_some(), "{kept}");
+    }
+    drop(store);
+    // What was there at the start counts too. What is changed stays, though no other one is used less.
+    let (mut store, warnings) = Store::open(&directory.0).expect("open again");
+    assert_eq!(warnings, [""; 0]);
+    store.save_launch(&of_number(0), &large_launch(0));
+    store.flush();
+    assert!(store.load(&of_number(0)).is_some());
+    assert!(store.load(&of_number(1)).is_none());
+    let own = store.list().into_iter().filter(|s| s.app.owner == 1000);
+    let bytes: u64 = own.map(|stored| stored.bytes).sum();
+    assert!(bytes <= OWNER_BYTES_MAX as u64, "{bytes}");
 }
 
 #[test]
