@@ -5,6 +5,7 @@ mod common;
 use common::TempDir;
 use prepage::config::{Config, load};
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -131,4 +132,26 @@ fn the_configuration_that_is_installed_sets_nothing_and_is_not_replaced() {
     make(&["install", &below], Some(&built));
     let text = std::fs::read_to_string(&installed).expect("installed");
     assert_eq!(text, "[service]\nmode = \"observe\"\n");
+}
+
+/// swapon and mkswap are in /usr/sbin, which is not in the PATH of an ordinary user of Debian.
+#[test]
+fn nothing_is_installed_for_a_build_where_all_is_there() {
+    let directory = TempDir::new();
+    // Instead of Debian's: nothing is installed here.
+    let apt_get = directory.path().join("apt-get");
+    std::fs::write(&apt_get, "#!/bin/sh\nexit 1\n").expect("written");
+    std::fs::set_permissions(&apt_get, PermissionsExt::from_mode(0o755)).expect("set");
+    let cargo = Path::new(env!("CARGO")).parent().expect("a directory");
+    let path = format!(
+        "{}:{}:/usr/bin:/bin",
+        directory.path().display(),
+        cargo.display()
+    );
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
+    let mut command = Command::new(setup);
+    let output = command.arg("build").env("PATH", path).output();
+    let output = output.expect("executed");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success(), "{output:?}");
 }
