@@ -306,7 +306,11 @@ fn a_socket_of_a_session_that_has_ended_is_none() {
             .expect("text")
             .to_owned()
     };
-    assert_eq!(focus(&on_x), "the X server tells `prepage agent`");
+    assert_eq!(
+        focus(&on_x),
+        "the X server tells `prepage agent`, where that runs \
+         (systemctl --user status prepage-agent)"
+    );
     let said = focus(&on_both);
     assert!(said.contains("no connection to sway"), "{said}");
     let mut command = in_session(&service, &["agent"], &[("SWAYSOCK", &gone)]);

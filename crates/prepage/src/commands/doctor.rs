@@ -34,7 +34,13 @@ pub fn doctor(context: &Context) -> Result<(), Failure> {
 fn focus() -> Finding {
     let what = "window focus";
     match FocusWatch::open(None) {
-        Ok((watch, None)) => works(what, format!("{} tells `prepage agent`", watch.teller())),
+        Ok((watch, None)) => {
+            let detail = format!(
+                "{} tells `prepage agent`, where that runs (systemctl --user status prepage-agent)",
+                watch.teller()
+            );
+            works(what, detail)
+        }
         Err(_) if !FocusWatch::is_in_session() => note(what, "asked outside of a session"),
         Ok((_, Some(error))) | Err(error) => {
             let error = error.to_string();

@@ -257,7 +257,9 @@ Examples:
     /// Report the focus of windows to the service, from your session
     ///
     /// The session is one of X11, sway, KDE Plasma or gamescope; one of GNOME has an extension of its shell instead. Runs until the
-    /// session ends; needs no rights. prepage-agent.service starts it with the session. It keeps running while the service is away.
+    /// session ends; needs no rights. prepage-agent.service starts it with a session that starts graphical-session.target, as
+    /// those of desktops do; others, as sway's and i3's, are to start it themselves (`exec prepage agent`). It keeps running
+    /// while the service is away.
     /// Only tracked applications are helped, unless service.track of the configuration is `focused`.
     #[command(after_long_help = "\
 Examples:
