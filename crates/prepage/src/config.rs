@@ -70,7 +70,7 @@ pub struct ServiceSettings {
     /// addition those of every program launched in a graphical session and not from a terminal; `off`, none.
     pub launches: LaunchPolicy,
     /// Applications to track, by id (`desktop:org.gimp.GIMP@1000`), name or command (`gimp`): from their first launch on, and
-    /// whenever they are found running.
+    /// whenever they are found running. One that is taken out stays tracked until `prepage untrack`.
     pub applications: Vec<String>,
     /// The socket of the API; `prepage` and the agent are told another one by `--socket`. A change needs a restart.
     pub socket: PathBuf,

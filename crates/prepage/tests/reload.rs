@@ -194,3 +194,23 @@ fn the_onset_of_demand_faults_becomes_a_signal() {
     });
     assert_eq!(service.switches()[0]["source"], "onset");
 }
+
+/// It would be tracked again as soon as one of its processes is seen.
+#[test]
+fn what_the_configuration_lists_is_untracked_once_it_is_taken_out_there() {
+    let apps = TempDir::new();
+    let _app = application(&apps, "taken-out");
+    let service = Service::start("[service]\napplications = [\"taken-out\"]\n");
+    let is_tracked = || {
+        let status = service.json(&["status"]);
+        !status["apps"].as_array().expect("a list").is_empty()
+    };
+    assert!(is_tracked());
+    let (_, said) = service.refused(&["untrack", "--name", "taken-out"]);
+    assert!(said.contains("service.applications"), "{said}");
+    assert!(is_tracked());
+    reload(&service, "", READ);
+    assert!(is_tracked(), "until it is untracked");
+    service.call(&["untrack", "--name", "taken-out"]);
+    assert!(!is_tracked());
+}

@@ -84,7 +84,8 @@ Examples:
     Track(TargetArguments),
     /// Follow an application no longer; what was learned is kept
     ///
-    /// Without an option: the application that runs this command.
+    /// Without an option: the application that runs this command. One that the configuration lists (service.applications) is to be
+    /// taken out there first.
     #[command(
         after_long_help = "Examples:\n  prepage untrack --name gimp\n  prepage untrack --pid 4711"
     )]

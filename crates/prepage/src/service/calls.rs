@@ -411,6 +411,13 @@ impl Service {
 
     fn call_untrack(&mut self, caller: Caller, target: &Target) -> Answer {
         let app = self.find_tracked_target(caller, target)?;
+        if self.around.lists(&app) {
+            let reason = format!(
+                "the configuration lists {app} (service.applications), and would have it tracked again: take it out there, \
+                 reload, then untrack it"
+            );
+            return Err(ApiError::Failed { reason });
+        }
         self.untrack(&app);
         reply(AppReply {
             app: app.to_string(),
