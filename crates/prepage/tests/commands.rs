@@ -213,6 +213,7 @@ fn doctor_tells_an_ordinary_user_that_root_has_more() {
         "MISSING rights: user 65534",
         "MISSING tracepoints (tracefs)",
         "missing to this user: `sudo prepage doctor`",
+        "`prepage status` what the service lacks.",
         "The service is running at",
     ] {
         assert!(said.contains(part), "{part:?} is not in:\n{said}");

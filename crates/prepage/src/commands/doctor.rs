@@ -71,7 +71,8 @@ fn words(report: &Report) -> String {
     let of_state = |state| report.findings.iter().filter(move |f| f.state == state);
     let summary = match of_state(State::Missing).count() {
         n if !rustix::process::geteuid().is_root() => format!(
-            "{n} things are missing to this user: `sudo prepage doctor` shows what the service has."
+            "{n} things are missing to this user: `sudo prepage doctor` shows what root has, `prepage status` what the service \
+             lacks."
         ),
         0 => "Everything that prepage uses is here.".to_owned(),
         1 => "1 thing is missing; the rest works without it.".to_owned(),

@@ -252,7 +252,7 @@ Examples:
 Works without the service. What is missing is no failure: the exit status is 0.
 
 Examples:
-  sudo prepage doctor   what the service has, which is root
+  sudo prepage doctor   what root has; what the service lacks, status says
   prepage doctor --json | jq '.findings[] | select(.state == \"missing\")'")]
     Doctor,
     /// Report the focus of windows to the service, from your session

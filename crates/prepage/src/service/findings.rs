@@ -150,7 +150,9 @@ fn rules(support: &Support) -> [Rule<'_>; 14] {
         (
             "memory pressure (PSI trigger)",
             &support.psi_trigger,
-            "while tasks wait for memory, as much is fetched as ever; boot with psi=1, or use Linux from 4.20 on",
+            "Linux has it from 5.2 on, some kernels with psi=1 at boot only; before 6.5 it takes CAP_SYS_RESOURCE, which a drop-in \
+             of prepaged.service adds by CapabilityBoundingSet=CAP_SYS_RESOURCE: without it as much is fetched as ever while \
+             tasks wait for memory",
         ),
         (
             "reclaim ahead of switches, below a memory limit",
@@ -219,7 +221,7 @@ fn rights(support: &Support) -> Finding {
             "rights",
             format!("user {uid}, not root"),
             "the service runs as root, and has more than what follows, which is this user's: `sudo prepage doctor` \
-             shows what it has",
+             shows root's, and `prepage status` what the service lacks",
         ),
     }
 }
