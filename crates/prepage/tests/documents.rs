@@ -1,4 +1,4 @@
-//! The project's documents lead where they say.
+//! The project's documents lead where they say, and their tables are whole.
 
 use std::path::{Path, PathBuf};
 
@@ -71,4 +71,14 @@ fn every_link_of_the_documents_leads_to_a_file_and_a_heading() {
         }
     }
     assert!(checked > 20, "{checked} links");
+}
+
+/// As happens where a text is filled anew that holds a table.
+#[test]
+fn no_table_of_the_documents_is_run_together() {
+    for document in documents(&repository()) {
+        let text = std::fs::read_to_string(&document).expect("readable");
+        let found = text.lines().find(|line| line.contains("| |---"));
+        assert_eq!(found, None, "{}", document.display());
+    }
 }
