@@ -256,8 +256,11 @@ impl Call {
     /// The Varlink error to answer with.
     pub fn parse(request: Request) -> Result<Self, ApiError> {
         let Request {
-            method, parameters, ..
+            method,
+            mut parameters,
+            ..
         } = request;
+        drop_nulls(&mut parameters);
         let (interface, name) = method.rsplit_once('.').unwrap_or_default();
         match (interface, name) {
             (SERVICE_INTERFACE, "GetInfo") => {
@@ -290,6 +293,16 @@ impl Call {
             _ => Err(ApiError::InterfaceNotFound(interface.into())),
         }
     }
+}
+
+/// What is optional may be left out or null: a client that has a value for each parameter sends it so.
+fn drop_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| {
+        if let Value::Object(fields) = value {
+            drop_nulls(fields);
+        }
+        !value.is_null()
+    });
 }
 
 fn read<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, ApiError> {
@@ -868,6 +881,41 @@ mod tests {
             };
             assert_eq!(parameter, named);
         }
+    }
+
+    #[test]
+    fn an_optional_parameter_may_be_null() {
+        let read = |method: &str, parameters: &str| {
+            call(&format!(
+                r#"{{"method":"{INTERFACE}.{method}","parameters":{parameters}}}"#
+            ))
+        };
+        for (method, given, left_out) in [
+            (
+                "SwitchBegin",
+                r#"{"pid":7,"cgroup":null,"source":null}"#,
+                r#"{"pid":7}"#,
+            ),
+            (
+                "LaunchBegin",
+                r#"{"exe":"/a","name":"/a","options":null,"tracing":null}"#,
+                r#"{"exe":"/a","name":"/a"}"#,
+            ),
+            (
+                "LaunchBegin",
+                r#"{"exe":"/a","name":"/a","options":{"order":null,"record":null}}"#,
+                r#"{"exe":"/a","name":"/a","options":{}}"#,
+            ),
+        ] {
+            let expected = read(method, left_out);
+            assert!(expected.is_ok(), "{left_out}: {expected:?}");
+            assert_eq!(read(method, given), expected, "{given}");
+        }
+        let error = read("SetMode", r#"{"mode":null}"#);
+        assert!(
+            matches!(&error, Err(ApiError::InvalidParameter { parameter, .. }) if parameter == "mode"),
+            "{error:?}"
+        );
     }
 
     fn set(method: &str, parameter: &str, word: &str) -> Result<Call, ApiError> {

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Service, TempDir, application, application_by, is_root, program, wait_until};
+use prepage::api::DESCRIPTION;
 use prepage_kernel::testing::group::{Group, v1};
 use std::path::Path;
 use std::process::Command;
@@ -36,6 +37,16 @@ fn an_application_from_track_to_forget() {
         service.json(&["apps", "list"])["apps"],
         serde_json::json!([])
     );
+}
+
+#[test]
+fn the_interface_describes_all_that_status_answers() {
+    let (_, method) = DESCRIPTION.split_once("method Status()").expect("there");
+    let (described, _) = method.split_once("\n)").expect("its end");
+    let status = Service::start("").json(&["status"]);
+    for name in status.as_object().expect("an object").keys() {
+        assert!(described.contains(&format!("\n  {name}: ")), "{name}");
+    }
 }
 
 #[test]
