@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{Service, TempDir, application, wait_until};
+use common::{Service, TempDir, application, application_by, program, wait_until};
+use prepage_core::identity::{AppId, AppKind};
+use prepage_engine::store::{Store, TrackedBy};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::Machine;
 use rustix::process::Signal;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 #[test]
@@ -213,4 +216,44 @@ fn what_the_configuration_lists_is_untracked_once_it_is_taken_out_there() {
     assert!(is_tracked(), "until it is untracked");
     service.call(&["untrack", "--name", "taken-out"]);
     assert!(!is_tracked());
+}
+
+/// The user that is nobody.
+const NOBODY: u32 = 65_534;
+
+/// Most applications of one user that are tracked.
+const OWNER_APPS_MAX: usize = 128;
+
+#[test]
+fn what_there_is_no_room_for_is_not_kept_as_tracked() {
+    let apps = TempDir::new();
+    let listed = program(&apps, "one-too-many");
+    let mut command = Command::new("setsid");
+    let _app = application_by(&listed, command.arg(&listed).arg("600").uid(NOBODY));
+    let mut service = Service::start("");
+    // When it answers, it listens to signals.
+    service.call(&["status"]);
+    service.signal(Signal::TERM);
+    assert!(service.wait().success());
+    let state = service.directory.path().join("state");
+    {
+        let (mut store, _) = Store::open(&state).expect("a store");
+        for number in 0..OWNER_APPS_MAX {
+            let app = AppId {
+                kind: AppKind::Executable,
+                name: format!("/usr/bin/{number}").into(),
+                owner: NOBODY,
+            };
+            store.set_tracked(&app, Some(TrackedBy::Name));
+        }
+    }
+    let config = "[service]\napplications = [\"one-too-many\"]\n";
+    std::fs::write(service.config(), config).expect("writable");
+    service.start_again(&[]);
+    service.call(&["status"]);
+    reload(&service, config, READ);
+    service.signal(Signal::TERM);
+    assert!(service.wait().success());
+    let (store, _) = Store::look_at(&state).expect("a store");
+    assert_eq!(store.tracked().count(), OWNER_APPS_MAX);
 }

@@ -152,17 +152,20 @@ impl Service {
         let app = identity.app.clone();
         if self.tracking.contains(&app) {
             self.add_copies(&app, vec![identity.into()]);
-        } else if self.around.lists(&app) {
+        } else if self.around.lists(&app) && self.has_room(app.owner) {
             self.track(&app, vec![identity.into()], TrackedBy::Name);
         }
     }
 
-    /// Begins to track an application, and to follow these copies of it beside those that are. Returns whether it was
-    /// not tracked before.
+    /// Begins to track an application, where there is room for it, and to follow these copies of it beside those that are. Returns
+    /// whether it was not tracked before.
     pub(super) fn track(&mut self, app: &AppId, copies: Vec<RunningCopy>, how: TrackedBy) -> bool {
         let new = !self.tracking.contains(app);
         if new {
             self.admit(app);
+        }
+        if !self.tracking.contains(app) {
+            return false;
         }
         self.store.set_tracked(app, Some(how));
         self.add_copies(app, copies);
