@@ -64,7 +64,8 @@ pub struct ServiceSettings {
     /// configuration is read again.
     pub mode: Mode,
     /// Which applications are tracked by themselves: `listed`, those in `applications` and those that `prepage track` was
-    /// called for; `focused`, in addition every application whose window gets the focus.
+    /// called for; `focused`, in addition every application whose window gets the focus. A user, but root, has 128 at most:
+    /// beyond that `prepage untrack` makes room for others.
     pub track: TrackPolicy,
     /// Which launches are helped without `prepage run`: `tracked`, those of tracked applications; `interactive`, in
     /// addition those of every program launched in a graphical session and not from a terminal; `off`, none.

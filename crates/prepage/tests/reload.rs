@@ -225,7 +225,7 @@ const NOBODY: u32 = 65_534;
 const OWNER_APPS_MAX: usize = 128;
 
 #[test]
-fn what_there_is_no_room_for_is_not_kept_as_tracked() {
+fn what_there_is_no_room_for_is_not_kept_as_tracked_and_told_once() {
     let apps = TempDir::new();
     let listed = program(&apps, "one-too-many");
     let mut command = Command::new("setsid");
@@ -252,6 +252,8 @@ fn what_there_is_no_room_for_is_not_kept_as_tracked() {
     service.start_again(&[]);
     service.call(&["status"]);
     reload(&service, config, READ);
+    let told = format!("/one-too-many@{NOBODY} is not tracked");
+    assert_eq!(service.log().matches(&told).count(), 1);
     service.signal(Signal::TERM);
     assert!(service.wait().success());
     let (store, _) = Store::look_at(&state).expect("a store");

@@ -16,7 +16,7 @@ use prepage_engine::{COPIES_MAX, Members};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::process;
 use rustix::event::epoll::EventFlags;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// Applications of one user, but root, that are tracked at once: nobody takes all places.
@@ -27,6 +27,9 @@ const STRANGERS_MAX: usize = 4096;
 
 /// How long that is remembered: meanwhile the process may have called exec, or its pid may mean another.
 const STRANGER_NS: u64 = 5_000_000_000;
+
+/// Most users of whom it is remembered that the log says what they have no room for.
+const FULL_MAX: usize = 1024;
 
 /// A running copy of a tracked application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub struct Tracking {
     apps: BTreeMap<AppId, Vec<RunningCopy>>,
     /// Processes that demand faults were seen of and that the executor does not know (yet), with their applications.
     strangers: HashMap<i32, (Nanos, Option<AppId>)>,
+    /// Users of whom one more application could not be tracked, at most `FULL_MAX`, until one is tracked no longer.
+    full: BTreeSet<u32>,
 }
 
 impl Tracking {
@@ -152,7 +157,7 @@ impl Service {
         let app = identity.app.clone();
         if self.tracking.contains(&app) {
             self.add_copies(&app, vec![identity.into()]);
-        } else if self.around.lists(&app) && self.has_room(app.owner) {
+        } else if self.around.lists(&app) && self.has_room_for(&app) {
             self.track(&app, vec![identity.into()], TrackedBy::Name);
         }
     }
@@ -212,9 +217,22 @@ impl Service {
         apps.len() < APPS_MAX && (owner == 0 || of_owner() < OWNER_APPS_MAX)
     }
 
+    /// Whether this application can be tracked beside the others. Of each user's the first that cannot is told to the log.
+    fn has_room_for(&mut self, app: &AppId) -> bool {
+        let has_room = self.has_room(app.owner);
+        let full = &mut self.tracking.full;
+        if !has_room && full.len() < FULL_MAX && full.insert(app.owner) {
+            log_warning!(
+                "{app} is not tracked, nor are others from now on: at most {OWNER_APPS_MAX} applications of a user are, and \
+                 {APPS_MAX} of all; `prepage untrack` makes room"
+            );
+        }
+        has_room
+    }
+
     fn admit(&mut self, app: &AppId) {
-        if !self.has_room(app.owner) {
-            return log_warning!("{app} is not tracked: too many applications are");
+        if !self.has_room_for(app) {
+            return;
         }
         let profile = self.store.load(app).map(|s| s.profile.clone());
         self.step_now(Event::Tracked {
@@ -245,6 +263,7 @@ impl Service {
         self.step_now(Event::Untracked { app: app.clone() });
         self.store.set_tracked(app, None);
         self.tracking.apps.remove(app);
+        self.tracking.full.clear();
         self.around.tracked.remove(app);
         self.tracking.strangers.clear();
         self.forget_sources(app);
@@ -410,7 +429,7 @@ impl Service {
             return None;
         }
         let identity = discover::identify(pid, &self.around).ok().flatten()?;
-        if !may_act(caller, &identity.app) || !self.has_room(identity.app.owner) {
+        if !may_act(caller, &identity.app) || !self.has_room_for(&identity.app) {
             return None;
         }
         let app = identity.app.clone();
