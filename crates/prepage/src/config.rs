@@ -75,7 +75,8 @@ pub struct ServiceSettings {
     pub applications: Vec<String>,
     /// The socket of the API; `prepage` and the agent are told another one by `--socket`. A change needs a restart.
     pub socket: PathBuf,
-    /// The directory of the profiles. A change needs a restart.
+    /// The directory of the profiles. A change needs a restart, and under prepaged.service a drop-in with `ReadWritePaths=`,
+    /// since the unit may write to /var/lib/prepage and /run/prepage alone. So it is with the socket's directory.
     pub state: PathBuf,
     /// Percent of two seconds in which some task must wait for memory until it counts as pressure. The kernel
     /// counts tasks whose control group is at its own limit, too.
