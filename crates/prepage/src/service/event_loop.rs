@@ -105,6 +105,10 @@ impl Service {
     fn see_sleep(&mut self) {
         if self.sleep.as_mut().is_some_and(Sleep::was_asleep) {
             log_info!("the machine slept: events are asked for anew");
+            // All but one core came online with that: it is done for them, too.
+            if let Some(cores) = &mut self.cores {
+                cores.came_online();
+            }
             self.adapt_to_cores();
         }
     }
