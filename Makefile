@@ -77,7 +77,7 @@ bench-fetch: setup-build build
 
 BENCH = scripts/as-root $(BIN)/prepage-eval
 
-## The canonical evaluation, by parts of 100 minutes at most; each can be run by itself. A part that was interrupted goes on when
+## The canonical evaluation, by parts of 105 minutes at most; each can be run by itself. A part that was interrupted goes on when
 ## the same is said again, of the same build; `rm -r target/bench` begins anew.
 BENCH_PARTS = reclaimed together together-800 together-onset observing pressure launch launch-emmc launch-figures peers idle \
     storage swap zram mthp policies report
