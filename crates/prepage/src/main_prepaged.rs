@@ -58,9 +58,9 @@ could not start, or the configuration is wrong; 2 wrong usage.
 Examples:
   prepaged                                     as configured
   prepaged --check --config my.toml            is my configuration right?
-  prepaged --mode observe --state /tmp/state   learn only, elsewhere
-  prepaged --runtime-dir /tmp/p                then:
-                                    prepage --socket /tmp/p/prepage.sock status";
+  prepaged --mode observe --state /root/state  learn only, elsewhere
+  prepaged --runtime-dir /run/prepage-try      then:
+                          prepage --socket /run/prepage-try/prepage.sock status";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
