@@ -107,6 +107,30 @@ fn what_is_installed_is_removed_again_but_for_settings() {
     );
 }
 
+#[test]
+fn units_start_what_is_installed() {
+    let directory = TempDir::new();
+    let built = built(&directory);
+    let destination = directory.path().join("installed");
+    let below = format!("DESTDIR={}", destination.display());
+    for prefix in ["/usr/local", "/usr"] {
+        let prefix_is = format!("PREFIX={prefix}");
+        make(&["install", &below, &prefix_is], Some(&built));
+        for unit in ["system/prepaged.service", "user/prepage-agent.service"] {
+            let path = destination.join("usr/lib/systemd").join(unit);
+            let text = std::fs::read_to_string(path).expect("installed");
+            let mut starts = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("ExecStart="));
+            let start = starts.next().expect("a command");
+            let program = start.split(' ').next().unwrap_or_default();
+            assert!(program.starts_with(prefix), "{unit}: {start}");
+            let program = destination.join(program.trim_start_matches('/'));
+            assert!(program.is_file(), "{unit}: {start}");
+        }
+    }
+}
+
 /// What an installation set would stay, whatever the defaults of a later version are.
 #[test]
 fn the_configuration_that_is_installed_sets_nothing_and_is_not_replaced() {
