@@ -47,7 +47,10 @@ pub fn share_out(sample: Vec<(Arc<Member>, Vec<u64>)>) -> f32 {
         let pid = member.instance.pid;
         let counted = patience::of_process(pid, move || {
             let is_out = |&&page: &&u64| member.entry(page).is_some_and(|entry| !entry.present());
-            (pages.len() as u32, pages.iter().filter(is_out).count() as u32)
+            (
+                pages.len() as u32,
+                pages.iter().filter(is_out).count() as u32,
+            )
         });
         let (of_it, out_of_it) = counted.unwrap_or_default();
         asked += of_it;
