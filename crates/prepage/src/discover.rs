@@ -115,8 +115,8 @@ fn asked_arguments(pid: i32) -> Option<Vec<String>> {
     Some(arguments.iter().map(text).collect())
 }
 
-/// A process, whose parent's pid is given, and those of its ancestors that may belong to the same application, nearest
-/// first. An ancestor that goes meanwhile ends the chain.
+/// A process, whose parent's pid is given, those of its ancestors that may belong to the same application, nearest first,
+/// and the one that runs these. An ancestor that goes meanwhile ends the chain.
 ///
 /// # Errors
 /// Where an ancestor does not answer: it may be what the process is a part of.
@@ -124,12 +124,13 @@ pub fn chain(process: ProcessFacts, mut parent: i32) -> prepage_kernel::Result<V
     let mut chain = vec![process];
     while parent > 1 && chain.len() < ANCESTORS_MAX {
         match facts(parent) {
-            Ok((facts, next)) if identity::may_be_one(&chain[chain.len() - 1], &facts) => {
+            Ok((facts, next)) => {
+                let goes_on = identity::may_be_one(&chain[chain.len() - 1], &facts);
                 chain.push(facts);
-                parent = next;
+                parent = if goes_on { next } else { 0 };
             }
             Err(error) if error.is_unanswered() => return Err(error),
-            _ => break,
+            Err(_) => break,
         }
     }
     Ok(chain)

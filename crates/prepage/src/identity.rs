@@ -96,36 +96,52 @@ pub struct Identity {
 }
 
 /// The application of the process `chain[0]`, whose ancestors follow, nearest first, as far as [`may_be_one`] holds of each
-/// and the next. `None` for kernel threads and for what belongs to the system.
+/// and the next, and the one of which it does not. `None` for kernel threads and for what belongs to the system.
+///
+/// What a person runs by a terminal, a shell or a launcher is an application of its own, though it is in the control group of
+/// that one.
 pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identity> {
     let process = chain.first().filter(|p| p.exe.is_some() && p.pid > 1)?;
-    let by_unit = || named_group(process, around);
-    if let Some((kind, name, group)) = by_unit() {
-        let inside = |p: &ProcessFacts| p.groups.iter().any(|g| g.is_within(&group));
-        let main = &chain[tree_root(chain, around, inside)];
-        let directory = around.hierarchies.directory(&group)?;
-        return Some(Identity {
-            app: AppId {
-                kind,
-                name: name.into(),
-                owner: main.uid,
-            },
-            members: Members::Cgroup(directory),
-            main: main.pid,
-        });
-    }
-    let group = own_group(process, around);
-    let inside = |p: &ProcessFacts| match &group {
-        Some(group) => p.groups.iter().any(|g| g.is_within(group)),
-        None => true,
+    let (named, group) = match named_group(process, around) {
+        Some((kind, name, group)) => (Some((kind, name)), Some(group)),
+        None => (None, own_group(process, around)),
     };
-    let main = &chain[tree_root(chain, around, inside)];
-    let directory = group.as_ref().and_then(|g| around.hierarchies.directory(g));
+    let inside = |p: &ProcessFacts| group.as_ref().is_none_or(|group| is_inside(p, group));
+    let root = tree_root(chain, around, inside);
+    let main = &chain[root];
+    // Of a container's programs the paths mean nothing outside.
+    let is_container = matches!(named, Some((AppKind::Container, _)));
+    let runs_it = chain.get(root + 1).filter(|parent| inside(parent));
+    let is_by_itself = !is_container && runs_it.is_some_and(runs_for_a_person);
+    let (named, group) = match is_by_itself {
+        true => (None, None),
+        false => (named, group),
+    };
+    let directory = group.and_then(|group| around.hierarchies.directory(&group));
+    let of_group = |(kind, name): (AppKind, String)| AppId {
+        kind,
+        name: name.into(),
+        owner: main.uid,
+    };
     Some(Identity {
-        app: program(main)?,
+        app: named.map(of_group).or_else(|| program(main))?,
         members: directory.map_or(Members::Tree(main.pid), Members::Cgroup),
         main: main.pid,
     })
+}
+
+/// Whether nothing else of the unit that names `chain[0]` has run it: of what a unit's script runs, each is a program of its
+/// own to who asks for the launch of that one. So it is where no unit names it.
+pub fn is_first_of_unit(chain: &[ProcessFacts], around: &Surroundings) -> bool {
+    let Some((kind, _, group)) = chain.first().and_then(|p| named_group(p, around)) else {
+        return true;
+    };
+    let parent = chain.get(1).filter(|parent| is_inside(parent, &group));
+    kind == AppKind::Container || parent.is_none()
+}
+
+fn is_inside(process: &ProcessFacts, group: &Membership) -> bool {
+    process.groups.iter().any(|own| own.is_within(group))
 }
 
 /// The application that a program is, by its executable.
@@ -465,6 +481,17 @@ pub fn is_session_program(process: &ProcessFacts) -> bool {
     // A shell that runs a script is that script's program.
     let script = is_shell(base).then(|| script_of(process, base)).flatten();
     runs_others(script.as_deref().map_or(base, base_name))
+}
+
+/// Whether a person is at it, who runs other programs by it: what a script, a wrapper or su(1) runs is no more than a part of
+/// that.
+fn runs_for_a_person(process: &ProcessFacts) -> bool {
+    const FOR_ANOTHER: [&str; 5] = ["systemd", "init", "su", "runuser", "script"];
+    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    match is_shell(base) {
+        true => name_by_words(process, base).is_none(),
+        false => SESSION_PROGRAMS.contains(&base) && !FOR_ANOTHER.contains(&base),
+    }
 }
 
 /// Whether it is a shell, or another program that only runs others.

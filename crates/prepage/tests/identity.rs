@@ -5,7 +5,8 @@ mod common;
 use common::app_id;
 use prepage::cgroups::{Hierarchies, Membership};
 use prepage::identity::{
-    Identity, Named, ProcessFacts, Surroundings, identify, matches, may_be_named_by_words,
+    Identity, Named, ProcessFacts, Surroundings, identify, is_first_of_unit, matches,
+    may_be_named_by_words,
 };
 use prepage_engine::Members;
 use prepage_kernel::{cgroup, mountinfo};
@@ -111,6 +112,73 @@ fn members_are_the_group_that_names_and_what_is_below() {
     assert_eq!(members, group("/sys/fs/cgroup/memory/games/one"));
     let (_, members) = alone(&["/a"], "6:freezer:/game\n0::/");
     assert_eq!(members, group("/sys/fs/cgroup/freezer/game"));
+}
+
+/// What runs the program of a chain, in one control group, and what that is known by.
+const RUN_IN_A_GROUP: &str = "
+/usr/bin/konsole              APPS/app-org.kde.konsole-9.scope      executable:/usr/bin/app
+/bin/bash                     APPS/app-org.kde.konsole-9.scope      executable:/usr/bin/app
+/bin/bash -l                  APPS/app-gnome-xfce4\\x2dterminal-9.scope executable:/usr/bin/app
+/usr/bin/tmux                 /system.slice/tmux.service            executable:/usr/bin/app
+/usr/bin/sway                 APPS/app-wayland.service              executable:/usr/bin/app
+/bin/bash                     /games/one                            executable:/usr/bin/app
+/bin/sh /usr/bin/wrapper      APPS/app-org.x.Y-9.scope              desktop:org.x.Y
+/bin/sh -c true;app           /system.slice/nightly.service         unit:nightly.service
+/sbin/runuser -u x -- app     /system.slice/nightly.service         unit:nightly.service
+/usr/bin/timeout 9 app        /system.slice/nightly.service         unit:nightly.service
+/usr/sbin/nginx               /system.slice/nginx.service           unit:nginx.service
+/bin/bash                     /lxc/web                              container:web
+";
+
+#[test]
+fn what_a_person_runs_is_no_part_of_the_terminal_in_whose_group_it_is() {
+    for line in RUN_IN_A_GROUP.lines().filter(|line| !line.is_empty()) {
+        let line = line.replace("APPS", APPS);
+        let (runs_it, rest) = line.split_once("  ").expect("three columns");
+        let (path, name) = rest.trim().split_once(' ').expect("three columns");
+        let groups = format!("0::{path}");
+        let words: Vec<&str> = runs_it.split(' ').collect();
+        let parent = process(40, 40, &words, &groups);
+        let chain = [process(50, 50, &["/usr/bin/app"], &groups), parent.clone()];
+        let identity = found(&chain);
+        assert_eq!(
+            identity.app.to_string(),
+            format!("{}@1000", name.trim()),
+            "{line}"
+        );
+        assert_eq!(identity.main, 50, "{line}");
+        let is_by_itself = name.trim().starts_with("executable");
+        let expected = if is_by_itself {
+            Members::Tree(50)
+        } else {
+            identity.members.clone()
+        };
+        assert_eq!(identity.members, expected, "{line}");
+        assert_eq!(matches!(expected, Members::Tree(_)), is_by_itself, "{line}");
+        // Outside of the group it has begun what is in there.
+        let elsewhere = ProcessFacts {
+            groups: parse_memberships("0::/init.scope"),
+            ..parent
+        };
+        let chain = [process(50, 50, &["/usr/bin/app"], &groups), elsewhere];
+        assert!(
+            matches!(found(&chain).members, Members::Cgroup(_)),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn what_a_units_script_asks_help_for_is_a_program_of_its_own() {
+    let nightly = "0::/system.slice/nightly.service";
+    let app = |groups| process(50, 50, &["/usr/bin/app"], groups);
+    let script = |groups| process(40, 40, &["/bin/sh", "/usr/bin/nightly"], groups);
+    let is_first = |chain: &[ProcessFacts]| is_first_of_unit(chain, &around());
+    assert!(!is_first(&[app(nightly), script(nightly)]));
+    assert!(is_first(&[app(nightly), script("0::/init.scope")]));
+    assert!(is_first(&[app(nightly)]));
+    assert!(is_first(&[app("0::/lxc/web"), script("0::/lxc/web")]));
+    assert!(is_first(&[app("0::/games/one"), script("0::/games/one")]));
 }
 
 #[test]

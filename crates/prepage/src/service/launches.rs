@@ -12,8 +12,8 @@ use crate::api::{
 use crate::cgroups::memberships;
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    Named, ProcessFacts, base_name, identify, is_session_program, may_be_named_by_group,
-    may_be_named_by_words, program, runs_in_other_root,
+    Named, ProcessFacts, base_name, identify, is_first_of_unit, is_session_program,
+    may_be_named_by_group, may_be_named_by_words, program, runs_in_other_root,
 };
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
@@ -494,7 +494,8 @@ impl Service {
         process.exe = Some(given.name.clone());
         process.arguments = vec![given.name.clone()];
         let mut chain = discover::chain(process, parent).map_err(unknown)?;
-        let identity = identify(&chain, &self.around).filter(|i| i.main == pid);
+        let identity = identify(&chain, &self.around)
+            .filter(|i| i.main == pid && is_first_of_unit(&chain, &self.around));
         let app = identity
             .map(|i| discover::with_name(i).app)
             .or_else(|| program(&chain[0]));
