@@ -15,8 +15,8 @@ use crate::task_events::TaskRings;
 use crate::tracefs::Tracefs;
 use crate::zram::Zram;
 use crate::{
-    Process, block, cachestat, credentials, error::Result, fanotify, fault_around, fiemap, page,
-    process_vm, psi, ptrace, swaps, text, zram,
+    Process, block, cachestat, credentials, error::Result, fanotify, fault_around, fiemap, open,
+    page, process_vm, psi, ptrace, swaps, text, zram,
 };
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
@@ -100,6 +100,8 @@ pub struct Support {
     pub fiemap: Fact,
     /// fanotify groups with marks on file systems (tried on /proc's parent file system `/`).
     pub fanotify: Fact,
+    /// openat2(2) below a root directory (tried with our own, and `/`).
+    pub open_in_root: Fact,
     /// /proc/pressure/memory.
     pub psi: Fact,
     /// Triggers on it.
@@ -171,6 +173,7 @@ impl Support {
             single_pages: Fact::of(fault_around::probe().map(|()| "UFFD_FEATURE_WP_ASYNC")),
             fiemap: probe_fiemap(),
             fanotify: probe_fanotify(),
+            open_in_root: probe_open_in_root(),
             psi: Fact::of(
                 psi::MemoryPressure::read()
                     .map(|pressure| format!("{} us in all", pressure.some.total_us)),
@@ -365,6 +368,12 @@ fn probe_fiemap() -> Fact {
 fn probe_fanotify() -> Fact {
     let marked = fanotify::Fanotify::new().and_then(|group| group.mark_filesystem(Path::new("/")));
     Fact::of(marked.map(|()| "marked the file system of /"))
+}
+
+fn probe_open_in_root() -> Fact {
+    let root = open::process_root(own_pid());
+    let found = root.and_then(|root| open::stat_in_root(root.as_fd(), Path::new("/")));
+    Fact::of(found.map(|_| "our own"))
 }
 
 fn probe_slice() -> Fact {

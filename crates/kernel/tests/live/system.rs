@@ -32,6 +32,7 @@ fn support_is_probed_and_leaves_nothing_behind() {
         ("perf", &support.perf_major_faults),
         ("tracefs", &support.tracefs),
         ("fanotify", &support.fanotify),
+        ("openat2", &support.open_in_root),
         ("exec tracepoint", &support.exec_tracepoint),
         ("task records", &support.task_records),
         ("ptrace", &support.ptrace),

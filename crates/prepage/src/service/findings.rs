@@ -93,7 +93,7 @@ fn events(support: &Support) -> Vec<Finding> {
     facts.chain(accesses).collect()
 }
 
-fn rules(support: &Support) -> [Rule<'_>; 14] {
+fn rules(support: &Support) -> [Rule<'_>; 15] {
     [
         (
             "page table view (pagemap)",
@@ -125,6 +125,11 @@ fn rules(support: &Support) -> [Rule<'_>; 14] {
             "tracepoints (tracefs)",
             &support.tracefs,
             "file accesses are not seen: file pages are not learned; that takes root, and a kernel that has tracefs",
+        ),
+        (
+            "files below an application's root (openat2)",
+            &support.open_in_root,
+            "Linux has it from 5.6 on; RestrictSUIDSGID= of a unit takes it away: no file page is learned or fetched",
         ),
         (
             "paths of files (fanotify)",
