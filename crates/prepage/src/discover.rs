@@ -83,8 +83,19 @@ pub fn only<T>(mut found: Vec<T>, text: &str, app: impl Fn(&T) -> &AppId) -> Res
 /// Where it is gone: [`prepage_kernel::Error::is_gone`]. Where it does not answer what its arguments are, since without
 /// them it would be taken for its interpreter: [`prepage_kernel::Error::is_unanswered`].
 pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
-    let stat = process::stat(pid)?;
     let unanswered = || Error::new("read", format!("/proc/{pid}/cmdline"), Errno::TIMEDOUT);
+    facts_with(pid, || asked_arguments(pid).ok_or_else(unanswered))
+}
+
+/// The same of a process with these arguments.
+///
+/// # Errors
+/// Where it is gone.
+pub fn facts_with(
+    pid: i32,
+    arguments: impl FnOnce() -> prepage_kernel::Result<Vec<String>>,
+) -> prepage_kernel::Result<(ProcessFacts, i32)> {
+    let stat = process::stat(pid)?;
     let text = |path: std::io::Result<std::path::PathBuf>| {
         path.ok().map(|p| p.to_string_lossy().into_owned())
     };
@@ -95,7 +106,7 @@ pub fn facts(pid: i32) -> prepage_kernel::Result<(ProcessFacts, i32)> {
         exe: process::exe(pid)
             .ok()
             .map(|p| p.to_string_lossy().into_owned()),
-        arguments: asked_arguments(pid).ok_or_else(unanswered)?,
+        arguments: arguments()?,
         directory: text(std::fs::read_link(format!("/proc/{pid}/cwd"))),
         groups: cgroups::memberships(pid),
     };

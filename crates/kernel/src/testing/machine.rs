@@ -396,14 +396,19 @@ pub fn unmount(directory: &Path) {
 }
 
 /// Tries for up to half a minute: machines are busy with other things, too, and some threads yield to these.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..3_000 {
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    within_half_minutes(1, what, holds);
+}
+
+/// The same for so many half minutes: for what is done behind all else, and has much to do.
+pub fn within_half_minutes(half_minutes: u32, what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..half_minutes * 3_000 {
         if holds() {
             return;
         }
         crate::sched::sleep_us(10_000);
     }
-    panic!("not within half a minute: {what}");
+    panic!("not within {half_minutes} half minutes: {what}");
 }
 
 /// A generator of reproducible numbers.

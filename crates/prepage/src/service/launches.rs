@@ -490,9 +490,10 @@ impl Service {
         }
         let pid = require_pid(caller)?;
         let unknown = |error: prepage_kernel::Error| unknown_process(pid, &error);
-        let (mut process, parent) = discover::facts(pid).map_err(unknown)?;
+        // Its own arguments are those of who asks, and may be long.
+        let named = || Ok(vec![given.name.clone()]);
+        let (mut process, parent) = discover::facts_with(pid, named).map_err(unknown)?;
         process.exe = Some(given.name.clone());
-        process.arguments = vec![given.name.clone()];
         let mut chain = discover::chain(process, parent).map_err(unknown)?;
         let identity = identify(&chain, &self.around)
             .filter(|i| i.main == pid && is_first_of_unit(&chain, &self.around));
