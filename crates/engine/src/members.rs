@@ -315,46 +315,26 @@ mod tests {
     use prepage_core::identity::AppKind;
     use prepage_kernel::page::page_size;
     use prepage_kernel::testing::machine::eventually;
-    use std::process::{Child, Command};
+    use prepage_kernel::testing::sleeping::Sleeping;
     use std::sync::mpsc::{Sender, channel};
 
-    /// A process, until it is dropped.
-    struct Sleeping(Child);
-
-    impl Sleeping {
-        fn new() -> Self {
-            Self(Command::new("sleep").arg("600").spawn().expect("sleep"))
-        }
-
-        fn pid(&self) -> i32 {
-            self.0.id().cast_signed()
-        }
-
-        fn member(&self) -> Arc<Member> {
-            let opened = open_member(self.pid(), 0, 0).expect("these tests need root");
-            Arc::new(opened.expect("one of root's"))
-        }
-
-        /// A page that it has in memory.
-        fn page(&self) -> u64 {
-            let stat = process::stat(self.pid()).expect("stat");
-            stat.start_stack / page_size()
-        }
-
-        /// Leaves a question about it unanswered until what is returned is dropped.
-        fn hang(&self) -> Sender<()> {
-            let (release, wait) = channel::<()>();
-            let answer = patience::of_process(self.pid(), move || wait.recv().is_err());
-            assert_eq!(answer, None);
-            release
-        }
+    fn member(process: &Sleeping) -> Arc<Member> {
+        let opened = open_member(process.pid(), 0, 0).expect("these tests need root");
+        Arc::new(opened.expect("one of root's"))
     }
 
-    impl Drop for Sleeping {
-        fn drop(&mut self) {
-            self.0.kill().expect("kill");
-            self.0.wait().expect("wait");
-        }
+    /// A page that a process has in memory.
+    fn page(process: &Sleeping) -> u64 {
+        let stat = process::stat(process.pid()).expect("stat");
+        stat.start_stack / page_size()
+    }
+
+    /// Leaves a question about a process unanswered until what is returned is dropped.
+    fn hang(process: &Sleeping) -> Sender<()> {
+        let (release, wait) = channel::<()>();
+        let answer = patience::of_process(process.pid(), move || wait.recv().is_err());
+        assert_eq!(answer, None);
+        release
     }
 
     /// A page that no process has.
@@ -362,16 +342,16 @@ mod tests {
 
     #[test]
     fn pages_of_a_process_that_does_not_answer_are_left_out_and_others_are_not() {
-        let [one, other] = [(); 2].map(|()| Sleeping::new());
-        let (member, other_member) = (one.member(), other.member());
+        let [one, other] = [(); 2].map(|()| Sleeping::spawn());
+        let (its, others) = (member(&one), member(&other));
         let share = || {
             share_out(vec![
-                (Arc::clone(&member), vec![one.page()]),
-                (Arc::clone(&other_member), vec![NO_PAGE]),
+                (Arc::clone(&its), vec![page(&one)]),
+                (Arc::clone(&others), vec![NO_PAGE]),
             ])
         };
         assert_eq!(share(), 0.5);
-        let release = one.hang();
+        let release = hang(&one);
         for _ in 0..9 {
             assert_eq!(share(), 1.0);
         }
@@ -382,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_process_that_does_not_answer_is_followed_as_soon_as_it_does() {
-        let process = Sleeping::new();
+        let process = Sleeping::spawn();
         let app = AppId {
             kind: AppKind::Named,
             name: "sleep".into(),
@@ -390,7 +370,7 @@ mod tests {
         };
         let mut roster = Roster::new();
         roster.follow(&app, &[Members::Tree(process.pid())]);
-        let release = process.hang();
+        let release = hang(&process);
         assert!(roster.refresh(&app).is_empty());
         drop(release);
         eventually("it is asked again", || roster.refresh(&app).len() == 1);

@@ -231,23 +231,13 @@ pub fn running(around: &Surroundings) -> Vec<Identity> {
 mod tests {
     use super::*;
     use prepage_kernel::testing::machine::eventually;
-    use std::process::{Child, Command};
+    use prepage_kernel::testing::sleeping::Sleeping;
     use std::sync::mpsc::channel;
-
-    /// A process, until it is dropped.
-    struct Sleeping(Child);
-
-    impl Drop for Sleeping {
-        fn drop(&mut self) {
-            self.0.kill().expect("kill");
-            self.0.wait().expect("wait");
-        }
-    }
 
     #[test]
     fn what_does_not_say_its_arguments_is_nothing_until_it_does() {
-        let sleeping = Sleeping(Command::new("sleep").arg("600").spawn().expect("sleep"));
-        let pid = sleeping.0.id().cast_signed();
+        let sleeping = Sleeping::spawn();
+        let pid = sleeping.pid();
         let (own, _) = facts(process::own_pid()).expect("own facts");
         let around = surroundings();
         let (release, wait) = channel::<()>();

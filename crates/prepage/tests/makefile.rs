@@ -43,14 +43,33 @@ fn files_below(directory: &Path) -> BTreeSet<PathBuf> {
     files
 }
 
-/// Where cargo built, as `make install` sees it.
-fn built(directory: &TempDir) -> PathBuf {
-    let built = directory.path().join("built");
-    std::fs::create_dir_all(built.join("release")).expect("mkdir");
-    for program in ["prepage", "prepage-launch", "prepage-control", "prepaged"] {
-        std::fs::write(built.join("release").join(program), "").expect("write");
+/// What `make install` sees as built, and where it puts that.
+struct Stage {
+    _directory: TempDir,
+    built: PathBuf,
+    destination: PathBuf,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let directory = TempDir::new();
+        let built = directory.path().join("built");
+        std::fs::create_dir_all(built.join("release")).expect("mkdir");
+        for program in ["prepage", "prepage-launch", "prepage-control", "prepaged"] {
+            std::fs::write(built.join("release").join(program), "").expect("write");
+        }
+        Self {
+            built,
+            destination: directory.path().join("installed"),
+            _directory: directory,
+        }
     }
-    built
+
+    /// `make ARGUMENTS`, below the destination.
+    fn make(&self, arguments: &[&str]) {
+        let below = format!("DESTDIR={}", self.destination.display());
+        make(&[arguments, &[&below]].concat(), Some(&self.built));
+    }
 }
 
 #[test]
@@ -78,16 +97,13 @@ fn programs_are_taken_from_where_cargo_builds_them() {
 
 #[test]
 fn what_is_installed_is_removed_again_but_for_settings() {
-    let directory = TempDir::new();
-    let built = built(&directory);
-    let destination = directory.path().join("installed");
+    let stage = Stage::new();
+    let destination = &stage.destination;
     let somebodys = destination.join("usr/local/bin/other");
     std::fs::create_dir_all(somebodys.parent().expect("parent")).expect("mkdir");
     std::fs::write(&somebodys, "").expect("write");
-    let below = format!("DESTDIR={}", destination.display());
-
-    make(&["install", &below], Some(&built));
-    let installed = files_below(&destination);
+    stage.make(&["install"]);
+    let installed = files_below(destination);
     for path in [
         "usr/local/bin/prepage",
         "usr/local/sbin/prepaged",
@@ -98,10 +114,10 @@ fn what_is_installed_is_removed_again_but_for_settings() {
         assert!(installed.contains(Path::new(path)), "{path}: {installed:?}");
     }
 
-    make(&["uninstall", &below], Some(&built));
+    stage.make(&["uninstall"]);
     let left = ["etc/prepage/prepage.toml", "usr/local/bin/other"];
     assert_eq!(
-        files_below(&destination),
+        files_below(destination),
         left.map(PathBuf::from).into(),
         "somebody's own files stay, and nothing of ours but the configuration"
     );
@@ -109,13 +125,11 @@ fn what_is_installed_is_removed_again_but_for_settings() {
 
 #[test]
 fn units_start_what_is_installed() {
-    let directory = TempDir::new();
-    let built = built(&directory);
-    let destination = directory.path().join("installed");
-    let below = format!("DESTDIR={}", destination.display());
+    let stage = Stage::new();
+    let destination = &stage.destination;
     for prefix in ["/usr/local", "/usr"] {
         let prefix_is = format!("PREFIX={prefix}");
-        make(&["install", &below, &prefix_is], Some(&built));
+        stage.make(&["install", &prefix_is]);
         for unit in ["system/prepaged.service", "user/prepage-agent.service"] {
             let path = destination.join("usr/lib/systemd").join(unit);
             let text = std::fs::read_to_string(path).expect("installed");
@@ -152,13 +166,11 @@ fn the_unit_leaves_the_service_the_calls_that_it_needs() {
 /// What an installation set would stay, whatever the defaults of a later version are.
 #[test]
 fn the_configuration_that_is_installed_sets_nothing_and_is_not_replaced() {
-    let directory = TempDir::new();
-    let built = built(&directory);
-    let destination = directory.path().join("installed");
-    let below = format!("DESTDIR={}", destination.display());
+    let stage = Stage::new();
+    let destination = &stage.destination;
     let installed = destination.join("etc/prepage/prepage.toml");
 
-    make(&["install", &below], Some(&built));
+    stage.make(&["install"]);
     let text = std::fs::read_to_string(&installed).expect("installed");
     let sets = |line: &&str| !(line.is_empty() || line.starts_with('#') || line.starts_with('['));
     let set: Vec<&str> = text.lines().filter(sets).collect();
@@ -171,7 +183,7 @@ fn the_configuration_that_is_installed_sets_nothing_and_is_not_replaced() {
     assert!(checked.status.success(), "{checked:?}");
 
     std::fs::write(&installed, "[service]\nmode = \"observe\"\n").expect("written");
-    make(&["install", &below], Some(&built));
+    stage.make(&["install"]);
     let text = std::fs::read_to_string(&installed).expect("installed");
     assert_eq!(text, "[service]\nmode = \"observe\"\n");
 }

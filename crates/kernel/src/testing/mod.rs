@@ -7,3 +7,4 @@ pub mod group;
 pub mod hanging;
 pub mod held;
 pub mod machine;
+pub mod sleeping;
