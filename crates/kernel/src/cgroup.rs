@@ -66,7 +66,7 @@ impl Hierarchy {
         self.version == group.version && (self.version == Version::V2 || shares_one())
     }
 
-    fn has(&self, controller: &str) -> bool {
+    pub(crate) fn has(&self, controller: &str) -> bool {
         self.controllers.iter().any(|one| one == controller)
     }
 }

@@ -40,18 +40,32 @@ const COVERING_OR_NEXT: u64 = 16;
 /// PATH_MAX and room for ` (deleted)`.
 const NAME_BYTES_MAX: usize = 4096 + 16;
 
-/// The mappings that hold some of these pages, in ascending order: at least these, and all of the process where the kernel
-/// cannot be asked for single ones. `pages` ascend and do not overlap.
+/// The mappings that hold some of these pages, in ascending order. `pages` ascend and do not overlap.
 ///
 /// Mappings may change between one query and the next. The vsyscall page, which the text shows, is none of the process's.
-pub fn mappings_of(pid: i32, pages: impl Iterator<Item = Range<u64>>) -> Result<Vec<Mapping>> {
+pub fn mappings_of(
+    pid: i32,
+    pages: impl Iterator<Item = Range<u64>> + Clone,
+) -> Result<Vec<Mapping>> {
     let path = format!("/proc/{pid}/maps");
     let file = File::open(&path).map_err(|error| Error::new("open", &path, error))?;
-    match query_all(&file.into(), pages) {
+    match query_all(&file.into(), pages.clone()) {
         Ok(mappings) => Ok(mappings),
         // ENOTTY before 6.11; a name that is too long, or a process that is gone, shows in the text as well.
-        Err(_) => maps::read(pid),
+        Err(_) => Ok(holding(pages, maps::read(pid)?)),
     }
+}
+
+/// Those of a process's mappings, as its text shows them, that hold some of these pages.
+fn holding(pages: impl Iterator<Item = Range<u64>>, mut mappings: Vec<Mapping>) -> Vec<Mapping> {
+    let mut pages = pages.peekable();
+    mappings.retain(|mapping| {
+        let own = mapping.pages();
+        while pages.next_if(|range| range.end <= own.start).is_some() {}
+        let holds_some = pages.peek().is_some_and(|range| range.start < own.end);
+        holds_some && mapping.label.as_deref() != Some("[vsyscall]")
+    });
+    mappings
 }
 
 fn query_all(fd: &OwnedFd, pages: impl Iterator<Item = Range<u64>>) -> io::Result<Vec<Mapping>> {
@@ -63,11 +77,14 @@ fn query_all(fd: &OwnedFd, pages: impl Iterator<Item = Range<u64>>) -> io::Resul
         let looked_at = mappings.last().map_or(0, |mapping| mapping.end);
         let mut address = looked_at.max(range.start.saturating_mul(page_bytes));
         while address < end {
-            let Some(mapping) = query(fd, address, &mut name)? else {
-                return Ok(mappings);
-            };
-            address = mapping.end;
-            mappings.push(mapping);
+            match query(fd, address, &mut name)? {
+                None => return Ok(mappings),
+                Some(next) if next.start >= end => break,
+                Some(mapping) => {
+                    address = mapping.end;
+                    mappings.push(mapping);
+                }
+            }
         }
     }
     Ok(mappings)
@@ -117,4 +134,32 @@ fn query(fd: &OwnedFd, address: u64, name: &mut [u8]) -> io::Result<Option<Mappi
         label,
         deleted,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mapping, holding};
+
+    #[test]
+    fn of_the_text_those_are_kept_that_hold_pages() {
+        let text = "1000-3000 r--p 00000000 00:00 0 \n\
+                    3000-4000 rw-p 00000000 00:00 0 \n\
+                    6000-9000 rw-p 00000000 00:00 0 \n\
+                    ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n";
+        let all = crate::maps::parse(text.as_bytes()).expect("maps");
+        let starts = |pages: &[(u64, u64)]| {
+            let pages = pages.iter().map(|&(start, end)| start..end);
+            let kept = holding(pages, all.clone());
+            kept.iter()
+                .map(|m: &Mapping| m.start / 0x1000)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(starts(&[]), []);
+        assert_eq!(starts(&[(0, 1), (4, 6), (9, 20)]), [] as [u64; 0]);
+        assert_eq!(starts(&[(0, 2)]), [1]);
+        assert_eq!(starts(&[(2, 3), (3, 5), (8, 9)]), [1, 3, 6]);
+        assert_eq!(starts(&[(2, 7)]), [1, 3, 6]);
+        assert_eq!(starts(&[(1, 2), (2, 3), (7, 8), (8, 30)]), [1, 6]);
+        assert_eq!(starts(&[(0, u64::MAX)]), [1, 3, 6]);
+    }
 }

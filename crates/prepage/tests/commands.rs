@@ -4,7 +4,7 @@ mod common;
 
 use common::{Service, TempDir, application, application_by, is_root, program, wait_until};
 use prepage::api::DESCRIPTION;
-use prepage_kernel::testing::group::{Group, v1};
+use prepage_kernel::testing::group::{Group, memory};
 use std::path::Path;
 use std::process::Command;
 
@@ -453,7 +453,7 @@ fn control_characters_of_a_name_are_told_as_text() {
 #[test]
 fn a_user_is_shown_nothing_of_others_in_a_shared_group() {
     assert!(is_root(), "this test needs root, to become another user");
-    let group = Group::create(&v1("memory"));
+    let group = Group::create(&memory());
     let place = |pid: i32| group.write("cgroup.procs", pid);
     let apps = TempDir::new();
     let roots = application(&apps, "roots");

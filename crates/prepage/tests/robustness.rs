@@ -5,7 +5,7 @@ mod common;
 use common::{Service, TempDir, application, is_root, message, wait_until};
 use prepage_kernel::psi::MemoryPressure;
 use prepage_kernel::readahead::fadvise_dontneed;
-use prepage_kernel::testing::group::{Group, v1};
+use prepage_kernel::testing::group::{Group, memory};
 use prepage_kernel::testing::hanging::HangingMount;
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -499,8 +499,8 @@ fn events_are_asked_for_anew_when_a_core_comes_online() {
 fn a_short_wait_for_memory_is_no_pressure() {
     // Other tests have tasks wait, but not all the time.
     let service = Service::start("[service]\npressure_percent = 100\n");
-    let group = Group::create(&v1("memory"));
-    group.write("memory.limit_in_bytes", 8 << 20);
+    let group = Group::create(&memory());
+    group.limit_memory(8 << 20);
     let path = service.directory.path().join("file");
     let file = std::fs::File::create(&path).expect("created");
     (&file).write_all(&vec![1; 32 << 20]).expect("written");

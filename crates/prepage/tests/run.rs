@@ -5,11 +5,10 @@ mod common;
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::store::{Next, PROFILE_BYTES_MAX, single};
-use prepage_kernel::cachestat::cachestat;
-use prepage_kernel::page::page_size;
 use prepage_kernel::process;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually, within_half_minutes};
+use prepage_kernel::testing::page_cache::cached;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -982,13 +981,6 @@ fn launch_until_seen(service: &Service, number: usize, launch: impl Fn()) {
     });
 }
 
-/// Whether the only page of a file is in memory.
-fn is_cached(path: &Path) -> bool {
-    let file = std::fs::File::open(path).expect("open");
-    let stat = cachestat(file.as_fd(), 0, page_size());
-    stat.expect("this test needs cachestat (6.5)").cached == 1
-}
-
 /// Its profile takes 1.0 MB, of the 4 MiB that one may.
 #[test]
 fn a_launch_of_ten_thousand_files_is_learned_and_fetched_whole() {
@@ -1025,14 +1017,17 @@ fn a_launch_of_ten_thousand_files_is_learned_and_fetched_whole() {
         let file = std::fs::File::open(path).expect("open");
         fadvise_dontneed(file.as_fd(), 0, 0).expect("drop");
     }
-    let mut missing: Vec<&PathBuf> = files.iter().filter(|path| !is_cached(path)).collect();
+    let mut missing: Vec<&PathBuf> = files
+        .iter()
+        .filter(|path| cached(path, 0, 1) == 0)
+        .collect();
     assert_eq!(missing.len(), FILES);
     let mut launch = run();
     launch.stdin(Stdio::piped()).stdout(Stdio::null());
     let mut launch = launch.spawn().expect("prepage");
     // What came may be reclaimed before the last has come.
     eventually("all files are fetched", || {
-        missing.retain(|path| !is_cached(path));
+        missing.retain(|path| cached(path, 0, 1) == 0);
         missing.is_empty()
     });
     drop(launch.stdin.take());

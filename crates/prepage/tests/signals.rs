@@ -21,7 +21,7 @@ use prepage_engine::store::Store;
 use prepage_engine::{EngineParams, Executor, FaultBurst, Members, Restored};
 use prepage_kernel::cgroup::Hierarchy;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::testing::group::{Group, v1, v2};
+use prepage_kernel::testing::group::{Group, freezers};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
@@ -589,46 +589,27 @@ fn an_application_that_ends_is_followed_no_longer() {
     wait_until("the end of the switch", || rig.executor.collected() == 1);
 }
 
-fn thaws(hierarchy: &Hierarchy, name: &str, freeze: (&str, &str), thaw: (&str, &str)) {
+#[test]
+fn a_thawed_group_begins_a_switch() {
+    for hierarchy in freezers() {
+        thaws(&hierarchy);
+    }
+}
+
+fn thaws(hierarchy: &Hierarchy) {
     let group = Group::create(hierarchy);
-    let directory = &group.0.directory;
-    assert!(
-        directory.join(freeze.0).exists(),
-        "this test needs a freezer in {}",
-        directory.display()
-    );
     let rig = Rig::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
     let apps = TempDir::new();
-    let app = application(&apps, name);
+    let app = application(&apps, "thawed");
     group.write("cgroup.procs", app.pid());
     rig.track(app.pid());
     for round in 1..=2 {
-        group.write(freeze.0, freeze.1);
+        group.0.set_frozen(true).expect("freeze");
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(rig.sources().len(), round - 1, "freezing is no signal");
-        group.write(thaw.0, thaw.1);
+        group.0.set_frozen(false).expect("thaw");
         wait_until("the switch", || rig.sources() == vec!["thaw"; round]);
     }
     // The group must be empty before it is removed.
     drop(app);
-}
-
-#[test]
-fn a_thawed_group_of_version_2_begins_a_switch() {
-    thaws(
-        &v2(),
-        "thaw2",
-        ("cgroup.freeze", "1"),
-        ("cgroup.freeze", "0"),
-    );
-}
-
-#[test]
-fn a_thawed_group_of_version_1_begins_a_switch() {
-    thaws(
-        &v1("freezer"),
-        "thaw1",
-        ("freezer.state", "FROZEN"),
-        ("freezer.state", "THAWED"),
-    );
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Service, wait_until};
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::group::{Group, v1};
+use prepage_kernel::testing::group::{Group, memory};
 use prepage_kernel::testing::machine::Machine;
 use rustix::process::Signal;
 
@@ -61,8 +61,8 @@ fn what_the_next_switch_needs_is_reclaimed_ahead_where_a_limit_is_reached() {
     let service = Service::start(
         "[switch]\nrepeat_ms = 0\nonset_faults = 0\n[reclaim]\nafter_ms = 100\nshare_max = 1.0\nstall_percent_max = 100\n",
     );
-    let above = Group::create(&v1("memory"));
-    let (ours, theirs) = (Group::below(&above.0), Group::below(&above.0));
+    let above = Group::create(&memory());
+    let (ours, theirs) = (Group::below(&above), Group::below(&above));
     let mut child = Child::spawn_in(&ours.0, PAGES);
     let mut other = Child::spawn(1);
     theirs.0.add(other.pid()).expect("move the other");
@@ -79,7 +79,7 @@ fn what_the_next_switch_needs_is_reclaimed_ahead_where_a_limit_is_reached() {
         "nothing is limited"
     );
     child.swap_out();
-    above.write("memory.limit_in_bytes", above.usage_bytes());
+    above.limit_memory(above.usage_bytes());
     let out = || {
         let entries = other.entries_at(&others);
         entries.iter().filter(|entry| entry.swapped()).count() as u64
@@ -93,7 +93,7 @@ fn what_the_next_switch_needs_is_reclaimed_ahead_where_a_limit_is_reached() {
     });
     service.call(&["switch", "begin", "--pid", &pid]);
     wait_until("the pages", || present(&child) > PAGES as usize / 2);
-    above.write("memory.limit_in_bytes", -1);
+    above.limit_memory_no_longer();
     child.tell_pages("verify", 0..PAGES);
     other.tell_at("verify", others);
 }

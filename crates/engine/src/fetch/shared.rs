@@ -61,9 +61,7 @@ impl Mapped {
     fn at(member: &Member, page: u64) -> Option<Self> {
         let asked = std::iter::once(page..page + 1);
         let mappings = procmap::mappings_of(member.instance.pid, asked).ok()?;
-        let mut mappings = mappings.into_iter();
-        let mapping = mappings.find(|mapping| mapping.pages().contains(&page))?;
-        Some(Self::of(member, mapping))
+        Some(Self::of(member, mappings.into_iter().next()?))
     }
 
     fn of(member: &Member, mapping: Mapping) -> Self {

@@ -10,7 +10,7 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
 use prepage_kernel::sched;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::group::{Group, v1};
+use prepage_kernel::testing::group::{Group, memory};
 use prepage_kernel::testing::machine::{Machine, eventually};
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ fn look(rig: &mut Rig, plan: &Plan, share_max: f32, in_use: Vec<AppId>) {
 impl Scene {
     fn new() -> Scene {
         let machine = Machine::with_swap();
-        let above = Group::create(&v1("memory"));
-        let [ours, theirs, smalls] = [(); 3].map(|()| Group::below(&above.0));
+        let above = Group::create(&memory());
+        let [ours, theirs, smalls] = [(); 3].map(|()| Group::below(&above));
         let mut child = Child::spawn_in(&ours.0, PAGES);
         let mut other = Child::spawn(1);
         theirs.0.add(other.pid()).expect("move the other");
@@ -76,7 +76,7 @@ impl Scene {
         let rig = Rig::new(&child, &EngineParams::default(), params());
         let plan = rig.plan_of(&child, [child.pages.clone()]);
         child.swap_out();
-        above.write("memory.limit_in_bytes", above.usage_bytes());
+        above.limit_memory(above.usage_bytes());
         Scene {
             rig,
             plan,
@@ -111,7 +111,7 @@ impl Scene {
 
     /// Both have what they had.
     fn end(mut self) {
-        self.above.write("memory.limit_in_bytes", -1);
+        self.above.limit_memory_no_longer();
         self.child.tell_pages("verify", 0..PAGES);
         self.other.tell_at("verify", self.others.clone());
         self.small.tell_pages("verify", 0..SMALL_PAGES);
@@ -180,11 +180,9 @@ fn no_more_than_a_share_of_the_limit_is_kept_free() {
 #[test]
 fn nothing_is_reclaimed_for_what_is_in() {
     let mut scene = Scene::new();
-    scene.above.write("memory.limit_in_bytes", -1);
+    scene.above.limit_memory_no_longer();
     scene.child.tell_pages("verify", 0..PAGES);
-    scene
-        .above
-        .write("memory.limit_in_bytes", scene.above.usage_bytes());
+    scene.above.limit_memory(scene.above.usage_bytes());
     scene.look(1.0);
     sched::sleep_us(WHILE_US);
     assert_eq!(scene.reclaimed_pages(), 0);
@@ -208,16 +206,16 @@ fn a_switch_that_begins_ends_it() {
 #[test]
 fn nothing_is_reclaimed_under_a_limit_of_the_application_alone() {
     let _machine = Machine::with_swap();
-    let group = Group::create(&v1("memory"));
+    let group = Group::create(&memory());
     let mut child = Child::spawn_in(&group.0, PAGES);
     child.map("private", OTHERS_PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let plan = rig.plan_of(&child, [child.pages.clone()]);
     child.swap_out();
-    group.write("memory.limit_in_bytes", group.usage_bytes());
+    group.limit_memory(group.usage_bytes());
     look(&mut rig, &plan, 1.0, Vec::new());
     sched::sleep_us(WHILE_US);
     assert_eq!(rig.engine.reclaimed().bytes, 0);
-    group.write("memory.limit_in_bytes", -1);
+    group.limit_memory_no_longer();
     child.tell_pages("verify", 0..PAGES);
 }

@@ -1,36 +1,14 @@
-//! What the page cache holds of a file, and that it holds what was learned.
+//! That the page cache holds what was learned of a file.
 
 use crate::rig::{Rig, of_files, params};
 use prepage_core::file::FileTargets;
 use prepage_core::outcome::SwitchRecord;
 use prepage_engine::EngineParams;
-use prepage_kernel::cachestat::cachestat;
-use prepage_kernel::page::page_size;
-use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::sched::sleep_us;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::eventually;
-use std::fs::File;
-use std::os::fd::AsFd;
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use std::path::Path;
-
-/// Drops a file from the page cache. No process may map it.
-pub fn drop_cache(path: &Path) {
-    let file = File::open(path).expect("open");
-    eventually("the file is out of the cache", || {
-        fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
-        cached(path, 0, 1 << 20) == 0
-    });
-}
-
-/// Pages of these that the page cache holds.
-pub fn cached(path: &Path, first: u64, count: u64) -> u64 {
-    let file = File::open(path).expect("open");
-    let (offset, len) = (first * page_size(), count * page_size());
-    cachestat(file.as_fd(), offset, len)
-        .expect("these tests need cachestat (6.5)")
-        .cached
-}
 
 /// A switch in which the child reads pages 64 to 96 of the file that it means by `path`, which is `backing` here.
 pub fn switch_reading(

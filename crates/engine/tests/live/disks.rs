@@ -1,6 +1,6 @@
 //! File systems whose tracepoints, metadata or page cache differ from ext4's.
 
-use crate::cache::{cached, is_learned_and_fetched, switch_reading};
+use crate::cache::{is_learned_and_fetched, switch_reading};
 use crate::rig::{Rig, of_files, params, plan_of_file};
 use prepage_core::params::Mode;
 use prepage_engine::{EngineParams, FileOrder};
@@ -13,6 +13,7 @@ use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{
     Directory, Disk, Machine, eventually, run, unmount, write_clean,
 };
+use prepage_kernel::testing::page_cache::cached;
 use prepage_kernel::tracefs::Tracefs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

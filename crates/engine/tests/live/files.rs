@@ -1,6 +1,5 @@
 //! File pages, from the access to the prepaged page.
 
-use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, of_files, params};
 use prepage_core::params::FileCandidates;
 use prepage_engine::{CorePolicy, EngineParams};
@@ -8,6 +7,7 @@ use prepage_kernel::page::page_size;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Disk, Machine, eventually, write_clean};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;

@@ -1,13 +1,13 @@
 //! Memory control groups: who is charged, and what a limit does.
 
-use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, params, plan_of_file, settle};
 use prepage_engine::EngineParams;
 use prepage_kernel::cgroup::Controller;
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::group::{Group, Moved, v1};
+use prepage_kernel::testing::group::{Group, Moved, memory};
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 
 const PAGES: u64 = 4096;
 
@@ -17,7 +17,7 @@ const SLACK_PAGES: u64 = PAGES / 8;
 #[test]
 fn anonymous_pages_are_charged_to_the_application_and_file_pages_to_us() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
-    let memory = v1("memory");
+    let memory = memory();
     let (theirs, ours) = (Group::create(&memory), Group::create(&memory));
     let mut child = Child::spawn_in(&theirs.0, PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
@@ -53,14 +53,11 @@ fn anonymous_pages_are_charged_to_the_application_and_file_pages_to_us() {
 const CHARGE_BATCH_PAGES: u64 = 64;
 
 fn is_kept_within_its_limit(engine: &EngineParams, headroom: u64) {
-    let group = Group::create(&v1("memory"));
+    let group = Group::create(&memory());
     let mut child = Child::spawn_in(&group.0, PAGES);
     let mut rig = Rig::new(&child, engine, params());
     child.swap_out();
-    group.write(
-        "memory.limit_in_bytes",
-        group.usage_bytes() + headroom * page_size(),
-    );
+    group.limit_memory(group.usage_bytes() + headroom * page_size());
     let plan = rig.plan_of(&child, [child.pages.clone()]);
     rig.fetch(&plan);
     settle(&child);
@@ -83,10 +80,9 @@ fn is_kept_within_its_limit(engine: &EngineParams, headroom: u64) {
     // then charged one by one: where there is not room for all of them, the count says nothing.
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     if headroom - fetched > (cores + 1) * CHARGE_BATCH_PAGES {
-        let failures = group.read_number("memory.failcnt");
-        assert_eq!(failures, 0, "the limit was reached");
+        assert_eq!(group.limit_failures(), 0, "the limit was reached");
     }
-    group.write("memory.limit_in_bytes", -1);
+    group.limit_memory_no_longer();
     child.tell_pages("verify", 0..PAGES);
 }
 
@@ -102,20 +98,20 @@ fn no_more_is_fetched_than_the_memory_group_has_headroom_for() {
     }
 }
 
-/// How many pages are fetched where the limit of `above` is reached; the OOM killer is not called.
-fn fetched_at_the_limit(others: Option<&Group>, above: &Group, child: &mut Child) -> u64 {
+/// How many pages are fetched where the limit of `above` is reached, and `unswappable` lose no more anonymous pages; the OOM
+/// killer is not called.
+fn fetched_at_the_limit(unswappable: &[&Group], above: &Group, child: &mut Child) -> u64 {
     let mut rig = Rig::new(child, &EngineParams::default(), params());
     child.swap_out();
-    above.write("memory.limit_in_bytes", above.usage_bytes());
+    unswappable.iter().for_each(|group| group.swap_no_longer());
+    above.limit_memory(above.usage_bytes());
     let plan = rig.plan_of(child, [child.pages.clone()]);
     rig.fetch(&plan);
     settle(child);
     let seen = rig.collect(&plan);
     let fetched = rig.seen(child, &seen).fetched.pages();
-    for group in others.into_iter().chain([above]) {
-        let events = std::fs::read_to_string(group.0.directory.join("memory.oom_control"));
-        let events = prepage_kernel::cgroup::parse_flat_keyed(&events.expect("events"));
-        assert_eq!(events["oom_kill"], 0, "the OOM killer was called");
+    for group in unswappable.iter().chain([&above]) {
+        assert_eq!(group.oom_kills(), 0, "the OOM killer was called");
     }
     fetched
 }
@@ -123,13 +119,12 @@ fn fetched_at_the_limit(others: Option<&Group>, above: &Group, child: &mut Child
 #[test]
 fn without_headroom_nothing_is_fetched() {
     let _machine = Machine::with_swap();
-    let group = Group::create(&v1("memory"));
-    // Else what is inactive of the child itself could make room.
-    group.write("memory.swappiness", 0);
+    let group = Group::create(&memory());
     let mut child = Child::spawn_in(&group.0, PAGES);
-    assert_eq!(fetched_at_the_limit(None, &group, &mut child), 0);
+    // Else what is inactive of the child itself could make room.
+    assert_eq!(fetched_at_the_limit(&[&group], &group, &mut child), 0);
     assert!(child.entries().iter().all(|entry| entry.swapped()));
-    group.write("memory.limit_in_bytes", -1);
+    group.limit_memory_no_longer();
     child.tell_pages("verify", 0..PAGES);
 }
 
@@ -139,19 +134,25 @@ fn without_headroom_nothing_is_fetched() {
 fn where_others_fill_the_limit_what_they_do_not_use_makes_room() {
     const OTHERS_PAGES: u64 = PAGES * 2;
     let _machine = Machine::with_swap();
-    for swappiness in [60, 0] {
-        let above = Group::create(&v1("memory"));
-        let (ours, others) = (Group::below(&above.0), Group::below(&above.0));
-        others.write("memory.swappiness", swappiness);
-        ours.write("memory.swappiness", swappiness);
+    for can_make_room in [true, false] {
+        let above = Group::create(&memory());
+        let (ours, others) = (Group::below(&above), Group::below(&above));
         let mut other = Child::spawn(1);
         others.0.add(other.pid()).expect("move the other");
         let pages = other.map("private", OTHERS_PAGES);
         let mut child = Child::spawn_in(&ours.0, PAGES);
-        let fetched = fetched_at_the_limit(Some(&others), &above, &mut child);
-        if swappiness > 0 {
+        let unswappable: &[&Group] = if can_make_room {
+            &[]
+        } else {
+            &[&others, &ours]
+        };
+        let fetched = fetched_at_the_limit(unswappable, &above, &mut child);
+        for group in [&ours, &others] {
+            assert_eq!(group.oom_kills(), 0, "the OOM killer was called");
+        }
+        if can_make_room {
             assert!(fetched >= PAGES * 9 / 10, "{fetched} pages fetched");
-            assert!(above.read_number("memory.failcnt") > 0, "there was room");
+            assert!(above.limit_failures() > 0, "there was room");
             let entries = other.entries_at(&pages);
             let swapped = entries.iter().filter(|entry| entry.swapped()).count() as u64;
             assert!(swapped >= PAGES / 2, "{swapped} of the other's pages went");
@@ -159,7 +160,7 @@ fn where_others_fill_the_limit_what_they_do_not_use_makes_room() {
             assert_eq!(fetched, 0, "nobody can make room");
             assert!(child.entries().iter().all(|entry| entry.swapped()));
         }
-        above.write("memory.limit_in_bytes", -1);
+        above.limit_memory_no_longer();
         child.tell_pages("verify", 0..PAGES);
         other.tell_at("verify", pages);
     }

@@ -1,6 +1,5 @@
 //! Pages that the application waits for while they are being fetched.
 
-use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, of_files, params};
 use prepage_core::outcome::Late;
 use prepage_core::params::Mode;
@@ -8,6 +7,7 @@ use prepage_engine::EngineParams;
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use std::fs::File;
 use std::path::Path;
 

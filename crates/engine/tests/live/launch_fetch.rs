@@ -1,8 +1,8 @@
 //! Prefetching for launches.
 
 use crate::launch_rig::{
-    LaunchRig, NOBODY, WAIT_MAX, as_nobody, cached, cached_of, drop_cache, launch, pages, plan,
-    prefetched, recorded,
+    LaunchRig, NOBODY, WAIT_MAX, as_nobody, cached, cached_of, launch, pages, plan, prefetched,
+    recorded,
 };
 use prepage_core::extent::ExtentSet;
 use prepage_core::launch::manager::{Decision, Help};
@@ -16,6 +16,7 @@ use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::hanging::HangingMount;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::drop_cache;
 use rustix::fs::{CWD, FileType, makedev, mknodat};
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,7 @@
 //! another root directory, on overlays and on subvolumes; on tmpfs there is nothing to read.
 
 use crate::disks::Overlay;
-use crate::launch_rig::{
-    LaunchRig, WAIT_MAX, accesses, cached, drop_cache, pages, plan, prefetched, recorded,
-};
+use crate::launch_rig::{LaunchRig, WAIT_MAX, accesses, cached, pages, plan, prefetched, recorded};
 use crate::sandbox::{FILE_PAGES, STAYS, Sandbox};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::FileId;
@@ -19,6 +17,7 @@ use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{
     Directory, Disk, Machine, eventually, run, unmount, write_clean,
 };
+use prepage_kernel::testing::page_cache::drop_cache;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! Launches that were decided ahead.
 
-use crate::launch_rig::{cached, drop_cache, pages, plan, prefetched};
+use crate::launch_rig::{cached, pages, plan, prefetched};
 use prepage_core::launch::manager::{Decision, Help};
 use prepage_core::launch::recording::LaunchEnd;
 use prepage_core::params::launch::LaunchParams;
@@ -10,6 +10,7 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::drop_cache;
 use std::path::Path;
 
 fn ready(file: &Path, t_timeout_ms: u64) -> ReadyLaunch {

@@ -1,8 +1,7 @@
 //! Recording launches.
 
 use crate::launch_rig::{
-    LaunchRig, WAIT_MAX, accesses, as_nobody, cached, drop_cache, launch, pages, plan, prefetched,
-    recorded,
+    LaunchRig, WAIT_MAX, accesses, as_nobody, cached, launch, pages, plan, prefetched, recorded,
 };
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::launch::blocks::BlockKind;
@@ -16,6 +15,7 @@ use prepage_kernel::readahead::readahead;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::drop_cache;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;

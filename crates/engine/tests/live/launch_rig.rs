@@ -9,13 +9,12 @@ use prepage_core::launch::recording::Recording;
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::params::launch::LaunchParams;
 use prepage_engine::{Coldness, EngineParams, Launch, LaunchResult, Launches, Rights};
-use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::fstat;
 use prepage_kernel::page::page_size;
-use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::support::Support;
 use prepage_kernel::testing::machine::eventually;
+use prepage_kernel::testing::page_cache;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -165,14 +164,6 @@ pub fn accesses(recording: &Recording, directory: &Path) -> Vec<(String, Extent,
     accesses.collect()
 }
 
-pub fn drop_cache(path: &Path) {
-    let file = File::open(path).expect("open");
-    eventually("the file is out of the cache", || {
-        fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
-        cached(path).is_empty()
-    });
-}
-
 /// Its pages that are in the page cache.
 pub fn cached(path: &Path) -> ExtentSet {
     cached_of(&File::open(path).expect("open"))
@@ -181,10 +172,7 @@ pub fn cached(path: &Path) -> ExtentSet {
 /// The same, of a file that may have lost its path.
 pub fn cached_of(file: &File) -> ExtentSet {
     let pages = file.metadata().expect("stat").len().div_ceil(page_size());
-    let is_cached = |&page: &u64| {
-        let stat = cachestat(file.as_fd(), page * page_size(), page_size());
-        stat.expect("these tests need cachestat (6.5)").cached > 0
-    };
+    let is_cached = |&page: &u64| page_cache::cached_of(file, page, 1) > 0;
     ExtentSet::from_pages((0..pages).filter(is_cached).collect())
 }
 

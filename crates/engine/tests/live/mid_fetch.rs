@@ -1,7 +1,6 @@
 //! What an application does to its memory and its files while they are being fetched: its contents are what it made them,
 //! the fetch ends, and what it did is what is learned.
 
-use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, params, plan_of_file, settle};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::params::Mode;
@@ -11,6 +10,7 @@ use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::hanging::HangingMount;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually, write_clean};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use std::fs::File;
 use std::path::Path;
 

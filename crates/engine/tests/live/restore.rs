@@ -7,7 +7,7 @@ use prepage_engine::{EngineParams, Executor, Members, Restored};
 use prepage_kernel::cgroup::FreezerState;
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::group::{Group, v1, v2};
+use prepage_kernel::testing::group::{Group, memory, v2};
 use prepage_kernel::testing::machine::{Machine, eventually};
 use std::sync::Arc;
 
@@ -108,14 +108,14 @@ fn all_that_is_out_comes_back_from_a_disk() {
 fn no_more_comes_back_than_a_limit_leaves_and_what_is_planned_comes_first() {
     const LEFT_PAGES: u64 = PAGES / 2;
     let _machine = Machine::with_swap();
-    let group = Group::create(&v1("memory"));
+    let group = Group::create(&memory());
     let mut child = Child::spawn_in(&group.0, PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let last = child.pages.end - PAGES / 4..child.pages.end;
     let plan = rig.plan_of(&child, [last]);
     child.swap_out();
     let limit = group.usage_bytes() + LEFT_PAGES * page_size();
-    group.write("memory.limit_in_bytes", limit);
+    group.limit_memory(limit);
     let restored = restore(&mut rig, &plan);
     assert!(restored.back_pages <= LEFT_PAGES, "{restored:?}");
     let entries = child.entries();
@@ -123,6 +123,6 @@ fn no_more_comes_back_than_a_limit_leaves_and_what_is_planned_comes_first() {
     let planned = &entries[entries.len() - PAGES as usize / 4..];
     assert!(planned.iter().all(is_planned_in), "{restored:?}");
     assert!(present(&child) > PAGES / 4);
-    group.write("memory.limit_in_bytes", -1);
+    group.limit_memory_no_longer();
     child.tell_pages("verify", 0..PAGES);
 }

@@ -1,9 +1,10 @@
 //! Applications whose root directory, or whose mounts, are not ours: the same path names another file there.
 
-use crate::cache::{cached, drop_cache, is_learned_and_fetched};
+use crate::cache::is_learned_and_fetched;
 use crate::sandbox::{FILE_PAGES, STAYS, Sandbox};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, write_clean};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use std::path::Path;
 
 /// The file that the child means by `path` is fetched, and not the one that we mean by it.

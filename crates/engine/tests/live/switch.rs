@@ -1,6 +1,5 @@
 //! Anonymous pages, from the demand fault to the prepaged page.
 
-use crate::cache::drop_cache;
 use crate::rig::{Rig, demand_faults, of_files, params, settle};
 use crate::threads::fetching_threads;
 use prepage_core::anon::AnonTargets;
@@ -15,6 +14,7 @@ use prepage_kernel::support::Support;
 use prepage_kernel::swaps::{self, SwapKind};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, Zswap, eventually};
+use prepage_kernel::testing::page_cache::drop_cache;
 use std::ops::Range;
 
 const PAGES: u64 = 1024;

@@ -1,11 +1,11 @@
 //! Which threads fetch, how the scheduler treats them and on which cores, and that each way brings in what is planned.
 
-use crate::cache::{cached, drop_cache};
 use crate::rig::{Rig, params, plan_of_file};
 use prepage_core::plan::Plan;
 use prepage_engine::{CorePolicy, EngineParams, FileOrder, ThreadPolicy};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use prepage_kernel::{process, sched};
 use std::collections::BTreeSet;
 

@@ -10,10 +10,19 @@ pub struct Group(pub Cgroup);
 
 impl Group {
     pub fn create(hierarchy: &Hierarchy) -> Group {
-        Group::below(&top(hierarchy))
+        Group::unnamed(&top(hierarchy))
     }
 
-    pub fn below(above: &Cgroup) -> Group {
+    /// One below another, which may not have processes of its own in version 2.
+    pub fn below(above: &Group) -> Group {
+        let controls = above.0.directory.join("cgroup.subtree_control");
+        if above.0.version == Version::V2 && above.0.directory.join("memory.max").exists() {
+            std::fs::write(controls, "+memory").expect("control the memory of what is below");
+        }
+        Group::unnamed(&above.0)
+    }
+
+    fn unnamed(above: &Cgroup) -> Group {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         Group::make(above, &format!("prepage-test-{}-{number}", own_pid()))
@@ -39,12 +48,57 @@ impl Group {
         written.unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
     }
 
-    pub fn read_number(&self, file: &str) -> u64 {
-        crate::text::read_number(self.0.directory.join(file)).expect("a number")
-    }
-
     pub fn usage_bytes(&self) -> u64 {
         self.0.memory_usage_bytes().expect("usage")
+    }
+
+    pub fn limit_memory(&self, bytes: u64) {
+        match self.0.version {
+            Version::V1 => self.write("memory.limit_in_bytes", bytes),
+            Version::V2 => self.write("memory.max", bytes),
+        }
+    }
+
+    pub fn limit_memory_no_longer(&self) {
+        match self.0.version {
+            Version::V1 => self.write("memory.limit_in_bytes", -1),
+            Version::V2 => self.write("memory.max", "max"),
+        }
+    }
+
+    /// From now on reclaim takes none of its anonymous pages.
+    pub fn swap_no_longer(&self) {
+        match self.0.version {
+            Version::V1 => self.write("memory.swappiness", 0),
+            Version::V2 => {
+                let swapped = self.0.swap_usage_bytes().expect("swap usage");
+                self.write("memory.swap.max", swapped);
+            }
+        }
+    }
+
+    /// How many times its limit was reached.
+    pub fn limit_failures(&self) -> u64 {
+        match self.0.version {
+            Version::V1 => {
+                let file = self.0.directory.join("memory.failcnt");
+                crate::text::read_number(file).expect("a number")
+            }
+            Version::V2 => self.event("memory.events", "max"),
+        }
+    }
+
+    /// How many of its processes the kernel killed for want of memory.
+    pub fn oom_kills(&self) -> u64 {
+        match self.0.version {
+            Version::V1 => self.event("memory.oom_control", "oom_kill"),
+            Version::V2 => self.event("memory.events", "oom_kill"),
+        }
+    }
+
+    fn event(&self, file: &str, name: &str) -> u64 {
+        let events = std::fs::read_to_string(self.0.directory.join(file)).expect("events");
+        cgroup::parse_flat_keyed(&events)[name]
     }
 }
 
@@ -69,24 +123,40 @@ fn top(hierarchy: &Hierarchy) -> Cgroup {
     }
 }
 
-fn hierarchy(wanted: impl Fn(&Hierarchy) -> bool, what: &str) -> Hierarchy {
-    let all = cgroup::hierarchies().expect("hierarchies");
-    all.into_iter()
-        .find(wanted)
-        .unwrap_or_else(|| panic!("this test needs {what}"))
+fn hierarchies() -> Vec<Hierarchy> {
+    cgroup::hierarchies().expect("hierarchies")
 }
 
-/// The hierarchy of this controller in version 1.
-pub fn v1(controller: &str) -> Hierarchy {
-    let has = |one: &Hierarchy| {
-        one.version == Version::V1 && one.controllers.iter().any(|name| name == controller)
+/// The hierarchy that controls memory, of whichever version.
+pub fn memory() -> Hierarchy {
+    let controls = |one: &Hierarchy| match one.version {
+        Version::V1 => one.has("memory"),
+        // Whether it does so for what is below the root is another question.
+        Version::V2 => {
+            let enabled = std::fs::read_to_string(one.mount_point.join("cgroup.subtree_control"));
+            enabled.is_ok_and(|names| names.split_whitespace().any(|name| name == "memory"))
+        }
     };
-    hierarchy(has, &format!("the v1 controller {controller}"))
+    hierarchies()
+        .into_iter()
+        .find(controls)
+        .expect("this test needs control groups that control memory")
 }
 
 /// The hierarchy of version 2.
 pub fn v2() -> Hierarchy {
-    hierarchy(|one| one.version == Version::V2, "a mounted cgroup v2")
+    hierarchies()
+        .into_iter()
+        .find(|one| one.version == Version::V2)
+        .expect("this test needs a mounted cgroup v2")
+}
+
+/// The hierarchies that can freeze: that of version 1 where it is mounted, and that of version 2.
+pub fn freezers() -> Vec<Hierarchy> {
+    let freezes = |one: &Hierarchy| one.version == Version::V2 || one.has("freezer");
+    let found: Vec<_> = hierarchies().into_iter().filter(freezes).collect();
+    assert!(!found.is_empty(), "this test needs a freezer");
+    found
 }
 
 /// This process, in a cgroup: it goes back at the end.

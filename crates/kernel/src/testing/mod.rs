@@ -7,4 +7,5 @@ pub mod group;
 pub mod hanging;
 pub mod held;
 pub mod machine;
+pub mod page_cache;
 pub mod sleeping;

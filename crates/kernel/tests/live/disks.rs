@@ -106,13 +106,19 @@ fn file_systems_without_extents_say_so() {
 
 #[test]
 fn a_partition_lies_on_its_disk() {
-    const START_SECTORS: u64 = 2048;
+    const START_SECTORS: u32 = 2048;
     let _machine = Machine::lock();
     let directory = Directory::new();
     let image = directory.path("disk");
-    File::create_new(&image)
-        .and_then(|file| file.set_len(4 << 20))
-        .expect("create");
+    // The first sector of a disk of MS-DOS: a partition of type 0x83, and the signature.
+    let mut sector = vec![0; SECTOR_BYTES as usize];
+    sector[450] = 0x83;
+    sector[454..458].copy_from_slice(&START_SECTORS.to_le_bytes());
+    sector[458..462].copy_from_slice(&4096_u32.to_le_bytes());
+    sector[510..].copy_from_slice(&[0x55, 0xaa]);
+    let file = File::create_new(&image).expect("create");
+    file.set_len(4 << 20).expect("set its length");
+    file.write_all_at(&sector, 0).expect("write");
     let device = LoopDevice::new(&image);
     let number = std::fs::metadata(&device.0).expect("stat a device").rdev();
     let whole = Placement {
@@ -120,12 +126,11 @@ fn a_partition_lies_on_its_disk() {
         start_bytes: 0,
     };
     assert_eq!(Placement::of_number(number).expect("a disk"), whole);
-    let added = Command::new("addpart")
-        .args([device.0.as_str(), "1", &START_SECTORS.to_string(), "4096"])
-        .status();
+    // Not every kernel reads the table itself.
+    let added = Command::new("partx").args(["--add", &device.0]).status();
     assert!(
         added.as_ref().is_ok_and(|status| status.success()),
-        "this test needs addpart: {added:?}"
+        "this test needs partx: {added:?}"
     );
     let name = device.0.trim_start_matches("/dev/");
     let dev = std::fs::read_to_string(format!("/sys/block/{name}/{name}p1/dev"));
@@ -134,7 +139,7 @@ fn a_partition_lies_on_its_disk() {
     let number = |text: &str| text.parse().expect("a number");
     let partition = rustix::fs::makedev(number(major), number(minor));
     let expected = Placement {
-        start_bytes: START_SECTORS * SECTOR_BYTES,
+        start_bytes: u64::from(START_SECTORS) * SECTOR_BYTES,
         ..whole
     };
     assert_eq!(
@@ -165,7 +170,7 @@ impl LoopDevice {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         // Partitions go first: they would stay with the device.
-        let _ = Command::new("delpart").args([&self.0, "1"]).output();
+        let _ = Command::new("partx").args(["--delete", &self.0]).output();
         let _ = Command::new("losetup").args(["--detach", &self.0]).status();
     }
 }

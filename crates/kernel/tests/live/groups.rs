@@ -4,7 +4,7 @@ use prepage_kernel::cgroup::{self, Cgroup, Controller, FreezerState, Hierarchy, 
 use prepage_kernel::inotify::{FileEvent, Inotify};
 use prepage_kernel::reclaim::Domain;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::group::{Group, v1, v2};
+use prepage_kernel::testing::group::{Group, freezers, memory, v2};
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use prepage_kernel::{mincore, readahead};
 use rustix::fd::AsFd;
@@ -55,15 +55,9 @@ fn thaw_is_notified(hierarchy: &Hierarchy) {
 }
 
 #[test]
-fn thaw_is_notified_v1() {
+fn thaw_is_notified_by_each_version() {
     let _machine = Machine::lock();
-    thaw_is_notified(&v1("freezer"));
-}
-
-#[test]
-fn thaw_is_notified_v2() {
-    let _machine = Machine::lock();
-    thaw_is_notified(&v2());
+    freezers().iter().for_each(thaw_is_notified);
 }
 
 #[test]
@@ -100,8 +94,8 @@ fn members_are_those_of_the_subtree_and_bounded() {
 fn headroom_is_what_the_tightest_limit_above_leaves() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
     let page = prepage_kernel::page::page_size();
-    let above = Group::create(&v1("memory"));
-    let group = Group::below(&above.0);
+    let above = Group::create(&memory());
+    let group = Group::below(&above);
     // The kernel charges in batches of 64 pages for each CPU, and its own memory too.
     let has_headroom = |pages: u64| {
         let headroom = group.0.memory_headroom().expect("headroom");
@@ -112,16 +106,16 @@ fn headroom_is_what_the_tightest_limit_above_leaves() {
         );
     };
     assert_eq!(group.0.memory_headroom().expect("headroom"), None);
-    above.write("memory.limit_in_bytes", 4096 * page);
+    above.limit_memory(4096 * page);
     has_headroom(4096);
-    group.write("memory.limit_in_bytes", 2048 * page);
+    group.limit_memory(2048 * page);
     has_headroom(2048);
     let mut child = Child::spawn(1);
     group.0.add(child.pid()).expect("move the child");
     // Anonymous pages that nobody uses are headroom where they may be swapped out.
     child.map("private", 1024);
     has_headroom(2048);
-    group.write("memory.swappiness", 0);
+    group.swap_no_longer();
     has_headroom(1024);
     // File pages that nobody uses go first: they are headroom.
     let path = directory.file("inactive", 512);
@@ -137,11 +131,11 @@ fn headroom_is_what_the_tightest_limit_above_leaves() {
 }
 
 #[test]
-fn a_part_of_a_cgroup_is_reclaimed_v1() {
+fn a_part_of_a_cgroup_is_reclaimed() {
     const PAGES: u64 = 8_192;
     let _machine = Machine::with_swap();
     let page = prepage_kernel::page::page_size();
-    let group = Group::create(&v1("memory"));
+    let group = Group::create(&memory());
     let mut child = Child::spawn(1);
     group.0.add(child.pid()).expect("move the child");
     let pages = child.map("private", PAGES);
@@ -169,7 +163,7 @@ fn a_part_of_a_cgroup_is_reclaimed_v1() {
 
 #[test]
 fn a_cgroup_that_is_gone_is_an_error() {
-    let group = Group::create(&v1("memory"));
+    let group = Group::create(&memory());
     let domain = Domain::Cgroup(group.0.clone());
     drop(group);
     let error = domain.reclaim(1, &mut || true).expect_err("it is gone");
@@ -178,7 +172,7 @@ fn a_cgroup_that_is_gone_is_an_error() {
 
 /// By the file that version 2 has for it, which takes bytes, a step at a time.
 #[test]
-fn a_part_of_a_cgroup_is_reclaimed_v2() {
+fn a_part_of_a_cgroup_is_reclaimed_by_steps_of_version_2() {
     const STEP: u64 = 1 << 20;
     let directory = Directory::new();
     let file = directory.path("memory.reclaim");
@@ -216,10 +210,10 @@ fn the_machine_is_reclaimed() {
 fn limits_are_those_of_the_group_and_of_those_above() {
     let _machine = Machine::lock();
     let page = prepage_kernel::page::page_size();
-    let above = Group::create(&v1("memory"));
-    let group = Group::below(&above.0);
+    let above = Group::create(&memory());
+    let group = Group::below(&above);
     assert_eq!(group.0.limits().expect("limits"), []);
-    above.write("memory.limit_in_bytes", 4096 * page);
+    above.limit_memory(4096 * page);
     let limits = group.0.limits().expect("limits");
     assert_eq!(limits.len(), 1);
     assert_eq!(
@@ -227,31 +221,26 @@ fn limits_are_those_of_the_group_and_of_those_above() {
         (&above.0, 4096 * page)
     );
     assert!((3584 * page..=4096 * page).contains(&limits[0].left_bytes));
-    group.write("memory.limit_in_bytes", 2048 * page);
+    group.limit_memory(2048 * page);
     let of_both = group.0.limits().expect("limits");
     let of_both: Vec<_> = of_both.iter().map(|one| one.limit_bytes / page).collect();
     assert_eq!(of_both, [2048, 4096]);
 }
 
 #[test]
-fn memory_of_a_cgroup_is_counted_and_reclaimed_v1() {
+fn memory_of_a_cgroup_is_counted_and_reclaimed() {
     let _machine = Machine::with_swap();
-    let group = Group::create(&v1("memory"));
+    let group = Group::create(&memory());
     let child = Child::spawn_in(&group.0, 16);
     let before = group.0.memory_usage_bytes().expect("usage");
     assert!(before > 16 * prepage_kernel::page::page_size(), "{before}");
-    assert!(
-        group
-            .0
-            .memory_stat()
-            .expect("stat")
-            .contains_key("total_rss")
-    );
+    let (anonymous, can_freeze) = match group.0.version {
+        Version::V1 => ("total_rss", false),
+        Version::V2 => ("anon", true),
+    };
+    assert!(group.0.memory_stat().expect("stat").contains_key(anonymous));
     assert_eq!(group.0.memory_limit_bytes().expect("limit"), None);
-    assert!(
-        group.0.freezer_state().is_err(),
-        "no freezer in the memory hierarchy"
-    );
+    assert_eq!(group.0.freezer_state().is_ok(), can_freeze);
     eventually("all of it is reclaimed", || {
         let all = Domain::Cgroup(group.0.clone());
         let _ = all.reclaim(u64::MAX, &mut || true);

@@ -8,6 +8,7 @@ use prepage_kernel::process_madvise::{Advice, Advised, advise, advise_all, pageo
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{HugePages, Lcg, Machine, eventually};
 use prepage_kernel::{Process, maps, process, process_vm, procmap, swaps};
+use std::ops::Range;
 
 #[test]
 fn touch_swaps_in_and_maps_what_it_is_asked_and_nothing_else() {
@@ -381,7 +382,12 @@ fn facts_about_a_child() {
     let all = procmap::mappings_of(child.pid(), std::iter::once(0..u64::MAX));
     assert_eq!(all.expect("mappings"), own);
     let two = [&own[1], &own[own.len() - 1]].map(Mapping::pages);
-    let found = procmap::mappings_of(child.pid(), two.into_iter());
+    // Between them and behind the last there is nothing.
+    let gap = |after: &Mapping| after.pages().end..after.pages().end + 1;
+    let is_mapped = |pages: &Range<u64>| own.iter().any(|m| m.pages().contains(&pages.start));
+    assert!(!is_mapped(&gap(&own[own.len() - 1])));
+    let asked = two.into_iter().chain([gap(&own[own.len() - 1])]);
+    let found = procmap::mappings_of(child.pid(), asked);
     assert_eq!(
         found.expect("mappings"),
         [&own[1], &own[own.len() - 1]].map(Mapping::clone)
