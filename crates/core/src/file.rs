@@ -58,6 +58,9 @@ pub struct FileObservation {
     pub demanded: ExtentSet,
     /// Pages of which nothing is known: mapped before the switch and still, or mapped along with others.
     pub unknown: ExtentSet,
+    /// Of the unknown, pages that prepaging brought in and whose use nothing can ever show, while it does: those reached by
+    /// read(2) on a kernel that reports no accesses.
+    pub unobservable: ExtentSet,
     /// Pages that prepaging brought in.
     pub fetched: ExtentSet,
     /// Accessed pages with their place in the order of first access, over all files: 0 to [`RANKS`] - 1.
@@ -324,6 +327,9 @@ struct Step<'a> {
     params: &'a FileParams,
 }
 
+/// By so many switches ages in one what is fetched and cannot be seen to be used: half of the timeout is waste enough.
+const UNOBSERVABLE_STEPS: u8 = 2;
+
 /// The rank of a page whose place is not known: last.
 const UNRANKED: u8 = RANKS;
 
@@ -366,6 +372,7 @@ impl Step<'_> {
             let standing = Standing::Evicted;
             state.map(|s| FileState { standing, ..s })
         });
+        map.update(&seen.unobservable, |state, _| self.unobservable(state?));
     }
 
     fn accessed(self, state: Option<FileState>) -> FileState {
@@ -404,18 +411,31 @@ impl Step<'_> {
     }
 
     fn not_accessed(self, state: FileState) -> Option<FileState> {
-        // The profile's candidates stay: the paper's table is static.
-        let keeps = self.params.file_candidates == FileCandidates::Offline && !self.profiling;
-        let timeout = match state.timeout.checked_sub(1).filter(|&left| left > 0) {
-            Some(left) => left,
-            None if keeps && state.accesses > 0 => 1,
-            None => return None,
-        };
         Some(FileState {
             trials: state.trials + u8::from(self.profiling),
             history: state.history.with(false),
-            timeout,
+            timeout: self.timeout_after(state, 1)?,
             ..state
         })
+    }
+
+    /// What is fetched time and again and never seen to be used is given up now and then: then the application has to read it
+    /// itself, if it uses it, and that is seen.
+    fn unobservable(self, state: FileState) -> Option<FileState> {
+        Some(FileState {
+            timeout: self.timeout_after(state, UNOBSERVABLE_STEPS)?,
+            ..state
+        })
+    }
+
+    /// Its timeout, so many steps on; `None` at its end.
+    fn timeout_after(self, state: FileState, steps: u8) -> Option<u8> {
+        // The profile's candidates stay: the paper's table is static.
+        let keeps = self.params.file_candidates == FileCandidates::Offline && !self.profiling;
+        match state.timeout.saturating_sub(steps) {
+            0 if keeps && state.accesses > 0 => Some(1),
+            0 => None,
+            left => Some(left),
+        }
     }
 }

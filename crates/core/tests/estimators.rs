@@ -212,14 +212,19 @@ fn file_id(name: u32, version: i64) -> FileId {
 
 fn file_observation() -> impl Strategy<Value = FileObservation> {
     let ranks = prop::collection::vec(any::<u8>(), 8);
-    (sets(), sets(), sets(), sets(), ranks).prop_map(
-        |(accessed, demanded, unknown, fetched, ranks)| {
+    (sets(), sets(), sets(), sets(), sets(), ranks).prop_map(
+        |(accessed, demanded, unknown, unobservable, fetched, ranks)| {
             let demanded = demanded.intersection(&accessed);
+            let unobservable = unobservable
+                .intersection(&unknown)
+                .intersection(&fetched)
+                .difference(&accessed);
             let order = accessed.extents().iter().copied().zip(ranks).collect();
             FileObservation {
                 accessed,
                 demanded,
                 unknown,
+                unobservable,
                 fetched,
                 order,
             }
@@ -281,14 +286,20 @@ impl FileModel {
                 if seen.demanded.contains(page) && profiled && frequent {
                     (state.target, state.evicted) = (true, false);
                 }
-            } else if !seen.unknown.contains(page) {
+            } else {
                 let Some(state) = self.pages.get_mut(&key) else {
                     continue;
                 };
-                state.misses += 1;
-                state.trials += u32::from(profiling);
-                if seen.fetched.contains(page) {
-                    (state.target, state.evicted) = (false, true);
+                if seen.unobservable.contains(page) {
+                    state.misses += 2;
+                } else if seen.unknown.contains(page) {
+                    continue;
+                } else {
+                    state.misses += 1;
+                    state.trials += u32::from(profiling);
+                    if seen.fetched.contains(page) {
+                        (state.target, state.evicted) = (false, true);
+                    }
                 }
                 let is_static = params.file_candidates == FileCandidates::Offline
                     && !profiling

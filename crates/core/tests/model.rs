@@ -122,10 +122,11 @@ fn observations() -> impl Strategy<Value = Box<Observation>> {
         (sets(), sets(), sets(), sets()).prop_map(|(accessed, demanded, unknown, fetched)| {
             let demanded = demanded.intersection(&accessed);
             FileObservation {
-                accessed,
                 demanded,
+                unobservable: unknown.intersection(&fetched).difference(&accessed),
                 unknown,
                 fetched,
+                accessed,
                 order: Vec::new(),
             }
         });

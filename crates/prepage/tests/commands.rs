@@ -51,7 +51,7 @@ fn the_interface_describes_all_that_status_answers() {
 
 #[test]
 fn an_explicit_switch_and_what_is_said_of_it() {
-    let service = Service::start("");
+    let service = Service::start("[switch]\nquiet_ms = 60000\ncap_ms = 60000\n");
     let said = |arguments: &[&str]| service.call(arguments);
     let apps = TempDir::new();
     let app = application(&apps, "editor");

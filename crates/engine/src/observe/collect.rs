@@ -197,7 +197,7 @@ fn collect_files(
             true => file_pages::from_reports(&roots, &file, asked, theirs, ours),
             false => {
                 let mapped = mapped.get(&key).unwrap_or(&not_mapped);
-                file_pages::from_mappings(asked, mapped, theirs, ours)
+                file_pages::from_mappings(&roots, &file, asked, mapped, theirs, ours)
             }
         };
         observation.order = ranks.remove(&key).unwrap_or_default();

@@ -6,8 +6,9 @@
 //! the end; otherwise it may have been mapped all along: unknown.
 //!
 //! Where the kernel reports insertions only, a page counts as used where it is mapped at the end and was not cached
-//! before, as the paper's mapcount says (ASAP section 4.2); pages reached by read(2) are unknown, unless the
-//! application itself read them from the device.
+//! before, as the paper's mapcount says (ASAP section 4.2). Of what nobody maps, what the application itself had read from
+//! the device counts as used, with what the kernel read ahead for it; where prepaging reads it, its use does not show, and
+//! it is given up after some switches, to see whether the application reads it again.
 
 use crate::members::Member;
 use crate::observe::files::{FileEvents, InodeKey};
@@ -43,6 +44,7 @@ pub fn from_reports(
     FileObservation {
         demanded: theirs.added().intersection(&accessed),
         unknown: unknown.difference(&accessed),
+        unobservable: ExtentSet::new(),
         accessed,
         fetched,
         order: Vec::new(),
@@ -65,19 +67,30 @@ fn cells(pages: &ExtentSet) -> ExtentSet {
 /// Observes a file where the kernel reports insertions only. `mapped` are its pages that are mapped now, `mappable`
 /// those that some process could have mapped.
 pub fn from_mappings(
+    roots: &Roots,
+    file: &FileId,
     asked: &ExtentSet,
     mapped: &Mapped,
     theirs: &FileEvents,
     ours: &FileEvents,
 ) -> FileObservation {
-    let (fetched, read) = (ours.added(), theirs.added());
-    let accessed = mapped.present.intersection(&fetched.union(&read));
+    let end = file.size.div_ceil(page_size());
+    let (fetched, read) = (ours.added().truncated(end), theirs.added().truncated(end));
+    let through_mappings = mapped.present.intersection(&fetched.union(&read));
+    let accessed = through_mappings.union(&read.difference(&mapped.mappable));
     let unused = fetched
         .intersection(&mapped.mappable)
         .difference(&mapped.present);
+    // What is not in memory, and has not come there, was not used either.
+    let silent = asked.difference(&accessed).difference(&fetched);
+    let absent = silent.difference(&cached_of(roots, file, &silent));
     FileObservation {
         demanded: read.intersection(&accessed),
-        unknown: asked.difference(&accessed).difference(&unused),
+        unknown: asked
+            .difference(&accessed)
+            .difference(&unused)
+            .difference(&absent),
+        unobservable: fetched.difference(&mapped.mappable).difference(&accessed),
         accessed,
         fetched,
         order: Vec::new(),
@@ -85,7 +98,7 @@ pub fn from_mappings(
 }
 
 /// The place of each access among all, 0 to [`RANKS`] - 1, by file: accesses are sorted by time, and each step holds
-/// the same number of first accesses.
+/// the same number of first accesses. Where the kernel reports insertions only, of each insertion.
 pub fn ranks<'a>(
     files: impl Iterator<Item = (InodeKey, &'a FileEvents)>,
 ) -> HashMap<InodeKey, Vec<(Extent, u8)>> {

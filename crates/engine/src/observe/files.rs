@@ -62,9 +62,11 @@ impl FileEvents {
         ExtentSet::from_pages(mapped.collect())
     }
 
-    /// Accesses with their times, in no order, and what was mapped along.
+    /// Accesses with their times, in no order, and what was mapped along; where the kernel reported none, insertions.
     pub fn accesses(&self) -> impl Iterator<Item = (Nanos, Extent)> + '_ {
-        let events = self.accessed.iter().chain(&self.mapped);
+        let is_reported = !self.accessed.is_empty() || !self.mapped.is_empty();
+        let added = self.added.iter().filter(move |_| !is_reported);
+        let events = self.accessed.iter().chain(&self.mapped).chain(added);
         events.map(|event| (event.at, event.extent))
     }
 

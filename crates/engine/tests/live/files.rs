@@ -1,5 +1,6 @@
 //! File pages, from the access to the prepaged page.
 
+use crate::cache::switch_reading;
 use crate::rig::{Rig, of_files, params};
 use prepage_core::params::FileCandidates;
 use prepage_engine::{CorePolicy, EngineParams};
@@ -252,4 +253,43 @@ fn use_is_told_from_mappings_where_the_kernel_reports_no_access() {
         (64..80).all(|page| planned.wanted.contains(page)),
         "{planned:?}"
     );
+}
+
+/// What a switch read ahead by read(2) is not seen to be used: it is given up in the end, and learned again if it is read.
+#[test]
+fn what_is_read_by_system_call_is_learned_where_the_kernel_reports_no_access() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let path = directory.file("read", FILE_PAGES);
+    let mut child = Child::spawn(1);
+    let mut engine = EngineParams::default();
+    engine.observe.access_events = false;
+    let mut rig = Rig::new(&child, &engine, params());
+    let wanted = |rig: &Rig| {
+        let plan = rig.machine.app(&rig.app).expect("tracked").plan();
+        let planned = plan.files.iter().find(|t| Path::new(&*t.file.path) == path);
+        planned.map_or(0, |t| t.wanted.pages())
+    };
+    let learned = switch_reading(&mut rig, &mut child, "readfile", &path, &path);
+    assert!(of_files(&learned).demanded >= 32, "{learned:?}");
+    assert!(wanted(&rig) >= 32);
+
+    let mut given_up = 0;
+    for _ in 0..8 {
+        drop_cache(&path);
+        let record = rig.switch(|| {
+            if given_up == 0 {
+                eventually("it is fetched", || cached(&path, 64, 32) == 32);
+            }
+        });
+        let files = of_files(&record);
+        assert_eq!((files.used, files.unused), (0, 0), "{record:?}");
+        if wanted(&rig) == 0 {
+            given_up += 1;
+        } else {
+            assert!(files.fetched >= 32, "{record:?}");
+        }
+    }
+    assert!((2..7).contains(&given_up), "{given_up}");
+    switch_reading(&mut rig, &mut child, "readfile", &path, &path);
+    assert!(wanted(&rig) >= 32);
 }

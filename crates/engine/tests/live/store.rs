@@ -412,7 +412,7 @@ fn files_of_two_users_never_have_one_name() {
             )
         })
         .collect();
-    stems.sort_by_key(String::len);
+    stems.sort_by_key(|stem| (stem.len(), stem.clone()));
     assert_eq!(stems.len(), 3);
     for (stem, id) in stems.iter().zip(&ids) {
         assert!(stem.ends_with(&format!("x@{}", id.owner)), "{stem}");
