@@ -48,7 +48,7 @@ pub struct Outcome {
     pub missed: u64,
     /// Not among the demand faults: pages that the application waited for while they were being fetched. `None` where
     /// nothing tells them from others: of anonymous pages, and of file pages where the kernel does not report
-    /// mapped access (before 6.13) or events were lost.
+    /// mapped access (before 6.12) or events were lost.
     pub late: Option<Late>,
     /// Precision: used of fetched, estimated from the `used + unused` pages whose use is known. A page that was
     /// watched by turns stands for as many as its turn is long.

@@ -174,7 +174,7 @@ pub struct ObserveParams {
     /// Share of the pages that the application faulted on or prepaging mapped that may be swapped out again
     /// at the end of the switch; above it the observation is void.
     pub reclaimed_share_max: f32,
-    /// Whether mapped access is taken from the kernel's reports where it has them (6.13 and later). Otherwise a
+    /// Whether mapped access is taken from the kernel's reports where it has them (6.12 and later). Otherwise a
     /// fetched page counts as used where it is mapped at the end, as in the paper. A change needs a restart.
     pub access_events: bool,
     /// How long the end of a switch waits for fetching threads, in milliseconds.

@@ -11,11 +11,11 @@ pub enum FilemapKind {
     /// mm_filemap_add_to_page_cache: read from the disk into the page cache (or written anew). On ext4, metadata shows
     /// as pages of the block device's inode.
     Added,
-    /// mm_filemap_get_pages (6.13+): read(2) asks for these pages.
+    /// mm_filemap_get_pages (6.12+): read(2) asks for these pages.
     GetPages,
-    /// mm_filemap_fault (6.13+): an access through a mapping that found no page in the page table.
+    /// mm_filemap_fault (6.12+): an access through a mapping that found no page in the page table.
     Fault,
-    /// mm_filemap_map_pages (6.13+): pages mapped around a fault (fault_around_bytes, usually 64 KiB), not all accessed.
+    /// mm_filemap_map_pages (6.12+): pages mapped around a fault (fault_around_bytes, usually 64 KiB), not all accessed.
     MapPages,
 }
 

@@ -53,6 +53,7 @@ pub mod readahead;
 pub mod reclaim;
 pub mod ring;
 pub mod sched;
+pub mod shmem;
 pub mod signals;
 pub mod spans;
 pub mod spawn;

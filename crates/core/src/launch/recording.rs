@@ -24,7 +24,7 @@ pub const REQUESTS_MAX: usize = 65_536;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// The kernel's reports of accesses to file pages (6.13 and later). Complete on a cold and on a warm launch.
+    /// The kernel's reports of accesses to file pages (6.12 and later). Complete on a cold and on a warm launch.
     #[default]
     Accesses,
     /// Insertions into the page cache. Partial: what was in memory already is missing.

@@ -6,10 +6,9 @@
 use crate::members::Member;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::Instance;
-use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::maps::Mapping;
 use prepage_kernel::page::page_size;
-use prepage_kernel::procmap;
+use prepage_kernel::{procmap, shmem};
 use std::fs::File;
 use std::os::fd::AsFd;
 
@@ -30,7 +29,7 @@ struct Mapped {
 
 impl SharedMemory {
     /// Those of a process's pages that are shared memory and swapped out; what an object has no page for is not among them. None
-    /// where the kernel does not say it (before 6.5), and none where not all of the pages are of one mapping.
+    /// where not all of the pages are of one mapping.
     pub fn swapped_out(&mut self, member: &Member, pages: Extent) -> ExtentSet {
         if !self
             .last
@@ -44,7 +43,7 @@ impl SharedMemory {
     }
 }
 
-/// Those of these pages of a process, all of one mapping, that are swapped out: none before 6.5. `None` where that is no shared
+/// Those of these pages of a process, all of one mapping, that are swapped out. `None` where that is no shared
 /// memory, or cannot be asked any more.
 pub fn swapped_out_of(
     member: &Member,
@@ -87,7 +86,6 @@ impl Mapped {
     fn count_out(&self, pages: Extent) -> Option<u64> {
         let object = self.object.as_ref()?;
         let start = self.mapping.page_of_file(pages.start) * page_size();
-        let counted = cachestat(object.as_fd(), start, pages.len * page_size());
-        counted.ok().map(|counted| counted.evicted)
+        shmem::swapped_out(object.as_fd(), start, pages.len * page_size()).ok()
     }
 }

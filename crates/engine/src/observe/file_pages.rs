@@ -1,6 +1,6 @@
 //! What became of file pages in a switch.
 //!
-//! Where the kernel reports accesses (6.13 and later), use is what it reports: exact for read(2), and for the page of a
+//! Where the kernel reports accesses (6.12 and later), use is what it reports: exact for read(2), and for the page of a
 //! mapped file that a fault is for. The pages around it that were in memory were mapped along: unknown. Any other page
 //! without a report was unused where prepaging fetched it, since it was not cached before, or where it is not cached at
 //! the end; otherwise it may have been mapped all along: unknown.

@@ -1,6 +1,6 @@
 //! File accesses during a switch, from the kernel's filemap tracepoints.
 //!
-//! From 6.13 on the kernel reports accesses: `mm_filemap_get_pages` (read(2)) and `mm_filemap_fault`, which are exact,
+//! From 6.12 on the kernel reports accesses: `mm_filemap_get_pages` (read(2)) and `mm_filemap_fault`, which are exact,
 //! and `mm_filemap_map_pages`, the pages that it mapped around a fault. Which of them was accessed, the fault's address
 //! says; of the others nothing is known, if they were in memory. Before, only insertions into the page cache are
 //! reported, and use is told from what is mapped at the end ([`super::collect`]).

@@ -37,7 +37,7 @@ fn touch_in_flight(rig: &mut Rig, child: &mut Child, path: &Path, page: u64) -> 
     );
     let late = of_files(&record)
         .late
-        .expect("these tests need the filemap tracepoints of 6.13");
+        .expect("these tests need the filemap tracepoints of 6.12");
     (late.pages > 0).then_some(late)
 }
 

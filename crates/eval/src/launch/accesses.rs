@@ -27,7 +27,7 @@ pub struct Recorder {
 const ID: u64 = 1;
 
 impl Recorder {
-    /// Starts it; `None` where the kernel does not report accesses (before 6.13), of which a warm launch shows nothing.
+    /// Starts it; `None` where the kernel does not report accesses (before 6.12), of which a warm launch shows nothing.
     pub fn start() -> Result<Option<Self>> {
         let support = Support::probe();
         if !support.filemap_tracepoints.contains(&FilemapKind::GetPages) {

@@ -7,8 +7,10 @@ use prepage_kernel::pagemap::{
 use prepage_kernel::process_madvise::{Advice, Advised, advise, advise_all, pageout};
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{HugePages, Lcg, Machine, eventually};
-use prepage_kernel::{Process, maps, process, process_vm, procmap, swaps};
+use prepage_kernel::{Process, maps, process, process_vm, procmap, shmem, swaps};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::ops::Range;
+use std::os::fd::AsFd;
 
 #[test]
 fn touch_swaps_in_and_maps_what_it_is_asked_and_nothing_else() {
@@ -420,6 +422,43 @@ fn shared_memory_alone_is_opened_as_such() {
     assert!(file.is_shmem());
     let error = file.open_shmem(child.pid()).expect_err("it is a file");
     assert!(error.to_string().contains("Invalid argument"), "{error}");
+}
+
+#[test]
+fn of_shared_memory_what_is_swapped_out_is_counted_without_its_holes() {
+    const PAGES: u64 = 64;
+    let _machine = Machine::with_swap();
+    let page = prepage_kernel::page::page_size();
+    let mut child = Child::spawn(1);
+    for kind in ["memfd", "shared"] {
+        let pages = child.map(kind, PAGES);
+        let path = child.object_path_at(&pages);
+        let object = std::fs::File::options().read(true).write(true).open(path);
+        let object = object.expect("open");
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&object, punch, 8 * page, 4 * page).expect("a hole");
+        let counted = |first: u64, count: u64| {
+            let (offset, len) = (first * page, count * page);
+            let out = shmem::swapped_out(object.as_fd(), offset, len).expect("count");
+            assert_eq!(
+                shmem::pages_out(object.as_fd(), offset, len).expect("count"),
+                out
+            );
+            out
+        };
+        assert_eq!(counted(0, PAGES), 0, "{kind}");
+        child.swap_out_at(&pages);
+        assert_eq!(counted(0, PAGES), PAGES - 4, "{kind}");
+        assert_eq!((counted(6, 3), counted(8, 4), counted(11, 2)), (2, 0, 1));
+        child.tell_at("read", pages.start + 20..pages.start + 30);
+        assert_eq!(counted(16, 16), 6, "{kind}");
+        fallocate(&object, punch, (PAGES - 2) * page, 2 * page).expect("a hole");
+        assert_eq!((counted(PAGES - 3, 3), counted(PAGES - 2, 2)), (1, 0));
+        // Behind its end there is nothing.
+        assert_eq!(counted(PAGES - 3, 30), 1);
+    }
+    let file = std::fs::File::open("/proc/self/stat").expect("open");
+    assert!(shmem::pages_out(file.as_fd(), 0, page).is_err());
 }
 
 /// PAGEMAP_SCAN and reading every entry must agree on whatever state the pages are in.

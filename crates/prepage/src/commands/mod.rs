@@ -219,7 +219,7 @@ Columns, in pages of 4 KiB on most machines, anonymous and file apart:
   overtaken   of the faults, planned and reached before it was fetched; missed:
               not planned
   late        waited for while being fetched, no fault; late ms: how long, over
-              all threads. Of file pages only, from Linux 6.13 on
+              all threads. Of file pages only, from Linux 6.12 on
   precision   used of fetched, as far as known, and of how many (n)
   hold-out    where nothing was fetched (modes observe, or the other kind's):
               precision, and recall as the paper defines it, against all demand

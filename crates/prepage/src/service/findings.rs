@@ -272,7 +272,7 @@ fn file_accesses(support: &Support) -> Finding {
         true => missing(
             what,
             "only pages read from disk",
-            "Linux reports accesses from 6.13 on: here the use of a fetched file page is known by sampling only, and \
+            "Linux reports accesses from 6.12 on: here the use of a fetched file page shows only where it is mapped, and \
              learning takes more switches",
         ),
         false => missing(

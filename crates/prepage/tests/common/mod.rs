@@ -17,8 +17,9 @@ impl TempDir {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("prepage-test-{}-{number}", std::process::id()));
+        // Not /tmp, which may be a tmpfs, whose files are on no device, and mounted without set-user-id programs.
+        let name = format!("prepage-commands-{}-{number}", std::process::id());
+        let path = Path::new("/var/tmp").join(name);
         std::fs::create_dir_all(&path).expect("a temporary directory");
         Self(path)
     }
