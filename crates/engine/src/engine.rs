@@ -165,8 +165,11 @@ impl Engine {
         switch.awaits_onset = awaits_onset;
         switch.copy = self.aims.remove(app);
         if files {
-            let copies = self.roster.copies(app);
-            self.observer.tell(Command::Begin(app.clone(), copies));
+            self.observer.tell(Command::Begin {
+                app: app.clone(),
+                copies: self.roster.copies(app),
+                began: now,
+            });
         }
         self.refresh_due.push(app.clone());
         self.observer.ring_done();

@@ -141,8 +141,6 @@ pub struct FileTrace {
     filemap: Filemap,
     rings: TracepointRings,
     table: FileTable,
-    /// Events that the rings lost.
-    lost: u64,
 }
 
 impl FileTrace {
@@ -159,7 +157,6 @@ impl FileTrace {
             filemap,
             rings,
             table: FileTable::new(params.file_buffer_files),
-            lost: 0,
         })
     }
 
@@ -179,12 +176,6 @@ impl FileTrace {
     /// What was recorded is kept in this.
     pub fn table(&mut self) -> &mut FileTable {
         &mut self.table
-    }
-
-    /// Forgets what was recorded.
-    pub fn clear(&mut self) {
-        self.table.clear();
-        self.lost = 0;
     }
 
     /// Takes what is in the rings. `members` looks up which processes' events are wanted, where they do not all fit.
@@ -214,18 +205,18 @@ impl FileTrace {
             table.add(access, page, &members);
         });
         // What a full ring lost is counted later, or never: at least one.
-        self.lost += drained.lost + drained.full;
+        self.table.lose(drained.lost + drained.full);
     }
 
-    /// What the application of these processes did to files.
-    pub fn seen(&self, pids: &BTreeSet<i32>) -> FilesSeen {
-        let lost = self.lost + self.table.overflow();
+    /// What the application of these processes did to files since its switch began.
+    pub fn seen(&self, pids: &BTreeSet<i32>, began: Nanos) -> FilesSeen {
+        let lost = self.table.lost(began);
         let reports = |wanted| self.filemap.kinds().any(|kind| kind == wanted);
         let tells_waits = reports(FilemapKind::Fault) && reports(FilemapKind::MapPages);
-        let in_order = (tells_waits && lost == 0).then(|| self.table.in_order(pids));
+        let in_order = (tells_waits && lost == 0).then(|| self.table.in_order(pids, began));
         FilesSeen {
-            theirs: self.table.of(pids),
-            ours: self.table.of(&BTreeSet::from([own_pid()])),
+            theirs: self.table.of(pids, began),
+            ours: self.table.of(&BTreeSet::from([own_pid()]), began),
             waits: in_order.flatten().map(waits),
             reports_access: self.filemap.reports_access(),
             lost,

@@ -14,7 +14,7 @@ use crate::params::ObserveParams;
 use prepage_core::app::Observation;
 use prepage_core::extent::ExtentSet;
 use prepage_core::identity::AppId;
-use prepage_core::machine::Event;
+use prepage_core::machine::{Event, Nanos};
 use prepage_core::outcome::Void;
 use prepage_kernel::process::own_pid;
 use prepage_kernel::{process_madvise, sched};
@@ -27,8 +27,15 @@ use std::time::Duration;
 /// What the observer is told.
 #[derive(Debug)]
 pub enum Command {
-    /// A switch to this application, with these copies, begins whose file accesses are recorded; recording is on.
-    Begin(AppId, Vec<Members>),
+    /// A switch to this application begins whose file accesses are recorded; recording is on.
+    Begin {
+        /// The application.
+        app: AppId,
+        /// Where its processes are.
+        copies: Vec<Members>,
+        /// When it began.
+        began: Nanos,
+    },
     /// A switch is over; recording is off unless another such switch is under way.
     Collect(Box<Task>),
     /// Pages are to be made cold.
@@ -91,6 +98,7 @@ struct Thread {
 #[derive(Debug, Default)]
 struct Recorded {
     copies: Vec<Members>,
+    began: Nanos,
     /// `None` until the watch has begun.
     opens: Arc<Mutex<Option<Opens>>>,
 }
@@ -129,7 +137,7 @@ impl Thread {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Begin(app, copies) => self.begin(app, copies),
+            Command::Begin { app, copies, began } => self.begin(app, copies, began),
             Command::Collect(task) => self.collect(task),
             Command::Cool { app, member, pages } => {
                 let cool = move || {
@@ -166,16 +174,15 @@ impl Thread {
         }
     }
 
-    fn begin(&mut self, app: AppId, copies: Vec<Members>) {
+    fn begin(&mut self, app: AppId, copies: Vec<Members>, began: Nanos) {
         let switch = Recorded {
             copies,
+            began,
             opens: Arc::default(),
         };
+        let oldest = self.recorded.values().map(|switch| switch.began).min();
         if let Some(trace) = &mut self.trace {
-            match self.recorded.is_empty() {
-                true => trace.clear(),
-                false => trace.table().forget_owners(),
-            }
+            trace.table().begin(began, oldest.unwrap_or(began));
             let opens = Arc::clone(&switch.opens);
             let start = move || {
                 if let Ok(mut opens) = opens.lock() {
@@ -195,7 +202,7 @@ impl Thread {
         }
         let Recorded { opens, .. } = self.recorded.remove(&task.app).unwrap_or_default();
         if let Some(trace) = self.trace.as_mut().filter(|_| task.files) {
-            files = Some(trace.seen(&task.pids()));
+            files = Some(trace.seen(&task.pids(), task.began));
             trace.table().forget_owners();
         }
         // One that is followed no longer has no processes, and is forgotten already.
@@ -295,7 +302,11 @@ mod tests {
                 paths: HashMap::from([(app.clone(), Arc::default())]),
                 recorded: HashMap::new(),
             };
-            thread.obey(Command::Begin(app.clone(), Vec::new()));
+            thread.obey(Command::Begin {
+                app: app.clone(),
+                copies: Vec::new(),
+                began: 0,
+            });
             thread.obey(Command::Forget(app.clone()));
             thread.obey(Command::Collect(Box::new(task(&app))));
             let left = (thread.paths.len(), thread.recorded.len());

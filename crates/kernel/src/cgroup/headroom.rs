@@ -102,7 +102,8 @@ impl Cgroup {
     /// pages count as headroom, unless memory.min protects them, anonymous ones as far as they may be swapped and swap is
     /// left. Active ones do not,
     /// although the kernel ages them: where many came back at once and all are active, it calls the OOM killer first (seen
-    /// on 6.18; it decides by statistics of the group that may be two seconds old).
+    /// on 6.18; it decides by statistics of the group that may be two seconds old). Under MGLRU the two youngest generations
+    /// count as active, and so all pages that are new or came back, until the kernel has aged them: less is headroom then.
     ///
     /// Reads two or three small files for each cgroup on the way up; for one that has a limit also its statistics, and
     /// looks at up to 64 cgroups below it.

@@ -196,6 +196,27 @@ impl Drop for SwapFile {
     }
 }
 
+/// Active and inactive lists of pages, in place of the generations of MGLRU, which calls what is new active until it has aged
+/// it; as it was again at the end.
+pub struct LruLists(String);
+
+impl LruLists {
+    const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
+
+    /// `None` where there are no generations, as before 6.1.
+    pub fn set() -> Option<LruLists> {
+        let before = std::fs::read_to_string(Self::ENABLED).ok()?;
+        std::fs::write(Self::ENABLED, "n").expect("turn MGLRU off");
+        Some(LruLists(before))
+    }
+}
+
+impl Drop for LruLists {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::ENABLED, &self.0);
+    }
+}
+
 /// zswap, as it was again at the end.
 pub struct Zswap {
     before: String,
