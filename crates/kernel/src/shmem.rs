@@ -2,7 +2,6 @@
 
 use crate::cachestat::cachestat;
 use crate::error::{Error, Result};
-use crate::mincore;
 use crate::page::page_size;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{SeekFrom, seek};
@@ -10,37 +9,32 @@ use rustix::io::Errno;
 
 /// How many pages of an object are swapped out, of those in the byte range.
 ///
-/// By cachestat(2) (6.5+), which counts of such an object as evicted what is in swap; before, by [`pages_out`].
+/// By cachestat(2) (6.5+), which counts of such an object as evicted what is in swap; before, all pages that it [holds](held):
+/// of these too none is made by being touched, and one that is in memory takes a minor fault.
 ///
 /// # Errors
 /// Where neither can be asked, such as of what is no file.
 pub fn swapped_out(object: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result<u64> {
     match cachestat(object, offset_bytes, len_bytes) {
         Ok(counted) => Ok(counted.evicted),
-        Err(error) if error.is_unsupported() => pages_out(object, offset_bytes, len_bytes),
+        Err(error) if error.is_unsupported() => held(object, offset_bytes, len_bytes),
         Err(error) => Err(error),
     }
 }
 
-/// How many pages an object has in the byte range that are not in memory: of what it holds at all (SEEK_DATA of lseek(2), for
-/// which a swapped page is data), mincore(2) does not find them. The range begins at a page; the offset of the open file
-/// moves.
+/// How many pages an object has in the byte range, in memory or in swap: what SEEK_DATA of lseek(2) calls data. The range
+/// begins at a page. The offset of the open file moves.
 ///
 /// # Errors
-/// Those of lseek(2), mmap(2) and mincore(2).
-pub fn pages_out(object: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result<u64> {
-    let resident = mincore::resident(object, offset_bytes, len_bytes)?;
-    let end = offset_bytes + len_bytes;
-    let (mut out, mut at) = (0, offset_bytes);
+/// Those of lseek(2).
+pub fn held(object: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result<u64> {
+    let end = offset_bytes.saturating_add(len_bytes);
+    let (mut bytes, mut at) = (0, offset_bytes);
     while let Some(data) = seek_within(object, SeekFrom::Data(at), end)? {
-        let hole = seek_within(object, SeekFrom::Hole(data), end)?.unwrap_or(end);
-        let page =
-            |byte: u64| ((byte - offset_bytes).div_ceil(page_size()) as usize).min(resident.len());
-        let held = &resident[page(data)..page(hole)];
-        out += held.iter().filter(|&&resident| !resident).count() as u64;
-        at = hole;
+        at = seek_within(object, SeekFrom::Hole(data), end)?.unwrap_or(end);
+        bytes += at - data;
     }
-    Ok(out)
+    Ok(bytes.div_ceil(page_size()))
 }
 
 /// Where it seeks to, before the end.
