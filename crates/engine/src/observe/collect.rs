@@ -177,7 +177,11 @@ fn collect_files(
             Some(file) => drop(files.insert(file, *key)),
             None => {
                 paths.give_up(*key);
-                seen.unresolved += events.added().intersection(&events.accessed()).pages();
+                let read = match reports_access {
+                    true => events.added().intersection(&events.accessed()),
+                    false => events.added(),
+                };
+                seen.unresolved += read.pages();
             }
         }
     }

@@ -9,6 +9,7 @@ use prepage_core::launch::sequence::LaunchSequence;
 use prepage_engine::Launch;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Disk, Machine, write_clean};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +50,12 @@ fn found(paths: &[PathBuf], child: &mut Child, read: &Path) -> Vec<MetadataRead>
     child.tell_file("readfile", read, 0, 4);
     rig.launches.settled(1);
     rig.result().recording.expect("recorded").metadata
+}
+
+/// Its number: major, minor.
+fn device_of(disk: &Disk) -> (u32, u32) {
+    let number = std::fs::metadata(&disk.device).expect("stat").rdev();
+    (rustix::fs::major(number), rustix::fs::minor(number))
 }
 
 /// Reads that the device has completed.
@@ -108,16 +115,17 @@ fn nothing_is_found_where_the_file_system_keeps_it_elsewhere() {
     let paths = paths_on(&disk);
     let data = disk.path("data");
     write_clean(&data, 64);
-    assert_eq!(found(&paths, &mut Child::spawn(1), &data), []);
+    // Directories above the mount point may lie on ext4, and were read by its device.
+    let of_disk = device_of(&disk);
+    let found = found(&paths, &mut Child::spawn(1), &data);
+    assert!(found.iter().all(|read| read.device != of_disk), "{found:?}");
 }
 
 #[test]
 fn a_device_that_is_gone_and_pages_behind_its_end_harm_nothing() {
     let _machine = Machine::lock();
     let disk = Disk::new(&["mkfs.ext4", "-q"], 64 << 20);
-    let device = std::fs::metadata(&disk.device).expect("stat");
-    let device = std::os::unix::fs::MetadataExt::rdev(&device);
-    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = device_of(&disk);
     let read = |device, first| MetadataRead {
         device,
         extent: Extent::new(first, 4),
