@@ -4,7 +4,7 @@ use crate::error::{Context, Result};
 use prepage_kernel::maps::{self, Mapping};
 use prepage_kernel::pagemap::{Categories, PageEntry, PageRegion, Pagemap};
 use prepage_kernel::process_madvise::{Advice, advise_all};
-use prepage_kernel::{Process, cachestat, mincore, process, process_vm};
+use prepage_kernel::{Process, page_cache, process, process_vm};
 use rustix::fs::{Advice as FileAdvice, SeekFrom, fadvise, seek};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -295,15 +295,8 @@ pub fn cached_pages_of(files: &[PathBuf]) -> u64 {
         // A file that was replaced or removed meanwhile has no name to ask by.
         let Ok(file) = File::open(path) else { continue };
         let length = file.metadata().map_or(0, |m| m.len());
-        cached += match cachestat::cachestat(file.as_fd(), 0, length) {
-            Ok(stat) => stat.cached,
-            Err(e) if e.is_unsupported() => {
-                let resident = mincore::resident(file.as_fd(), 0, length).unwrap_or_default();
-                resident.into_iter().filter(|&resident| resident).count() as u64
-            }
-            // A device, for instance.
-            Err(_) => 0,
-        };
+        // A device, for instance, cannot be asked.
+        cached += page_cache::cached(file.as_fd(), 0, length).unwrap_or(0);
     }
     cached
 }

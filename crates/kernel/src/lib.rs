@@ -36,6 +36,7 @@ pub mod mincore;
 pub mod mountinfo;
 pub mod open;
 pub mod page;
+pub mod page_cache;
 pub mod pagemap;
 pub mod path_calls;
 mod path_resolution;

@@ -18,11 +18,10 @@ use prepage_core::outcome::SwitchRecord;
 use prepage_core::params::{Mode, Params};
 use prepage_core::signal::Source;
 use prepage_engine::{Engine, EngineParams, Executor, Members, ThreadPolicy};
-use prepage_kernel::cachestat::cachestat;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::readahead::fadvise_dontneed;
-use prepage_kernel::sched;
 use prepage_kernel::support::Support;
+use prepage_kernel::{page_cache, sched};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -439,9 +438,7 @@ fn file_table(options: &FetchOptions, support: &Support, group: &Group, file: &P
 
 fn cached(path: &Path, bytes: u64) -> Result<u64> {
     let file = std::fs::File::open(path).context("open", path.display())?;
-    Ok(cachestat(file.as_fd(), 0, bytes)
-        .context("ask the cache for", path.display())?
-        .cached)
+    page_cache::cached(file.as_fd(), 0, bytes).context("ask the cache for", path.display())
 }
 
 fn drop_pages(path: &Path, bytes: u64) -> Result<()> {

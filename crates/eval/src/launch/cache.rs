@@ -5,8 +5,7 @@ use crate::error::{Context, Result};
 use crate::pages::{self, FileKey};
 use prepage_core::extent::Extent;
 use prepage_core::launch::sequence::{LaunchSequence, SequenceRead};
-use prepage_kernel::cachestat::cachestat;
-use prepage_kernel::page;
+use prepage_kernel::{page, page_cache};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -105,8 +104,8 @@ impl SequencePages {
             for &(start, len) in extents {
                 sum.pages += len;
                 // Where the kernel cannot say, nothing is known to be cached.
-                *cached += cachestat(file.as_fd(), start * page_bytes, len * page_bytes)
-                    .map_or(0, |stat| stat.cached);
+                let (offset, len) = (start * page_bytes, len * page_bytes);
+                *cached += page_cache::cached(file.as_fd(), offset, len).unwrap_or(0);
             }
         }
     }

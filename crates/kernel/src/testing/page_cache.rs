@@ -2,21 +2,15 @@
 
 use super::machine::eventually;
 use crate::page::page_size;
-use crate::{cachestat, mincore, readahead};
+use crate::{page_cache, readahead};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Pages of these that the page cache holds: what is still being read, too, where the kernel counts it (6.5+).
+/// Pages of these that the page cache holds.
 pub fn cached_of(file: &File, first: u64, count: u64) -> u64 {
     let (offset, len) = (first * page_size(), count * page_size());
-    cachestat::cachestat(file.as_fd(), offset, len).map_or_else(
-        |_| {
-            let resident = mincore::resident(file.as_fd(), offset, len).expect("mincore");
-            resident.into_iter().filter(|&resident| resident).count() as u64
-        },
-        |stat| stat.cached,
-    )
+    page_cache::cached(file.as_fd(), offset, len).expect("what is cached")
 }
 
 /// [`cached_of`] the file that has this path.
