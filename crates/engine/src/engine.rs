@@ -54,6 +54,8 @@ pub struct Engine {
     refresh_due: Vec<AppId>,
     switches: BTreeMap<AppId, Switch>,
     events: Vec<Event>,
+    /// Bursts of faults that were seen at the end of a switch and are not told of yet.
+    bursts: Vec<FaultBurst>,
     warnings: Vec<String>,
     /// Looked up after a switch, for the next one.
     swap: SwapLayout,
@@ -105,6 +107,7 @@ impl Engine {
             refresh_due: Vec::new(),
             switches: BTreeMap::new(),
             events: Vec::new(),
+            bursts: Vec::new(),
             warnings,
             swap: SwapLayout::look(),
         })
@@ -190,9 +193,24 @@ impl Engine {
         }
     }
 
+    /// Empties the rings of faults, and forgets what no switch under way or to come wants.
+    fn take_faults(&mut self) -> Vec<FaultBurst> {
+        let Some(faults) = &mut self.faults else {
+            return Vec::new();
+        };
+        let roster = &self.roster;
+        let is_followed = |pid| roster.app_of(pid).is_some();
+        let now = monotonic_ns();
+        let bursts = faults.drain(now, is_followed, !self.switches.is_empty());
+        let oldest = self.switches.values().map(|switch| switch.began).min();
+        faults.forget(self.params.observe.lookback_from(oldest.unwrap_or(now)));
+        bursts
+    }
+
     fn collect(&mut self, app: AppId, number: u64, plan: Arc<Plan>, known: Known) {
-        // Before the switch is removed: what no switch wants is forgotten.
-        self.drain_faults();
+        // Before the switch is removed: what no switch wants is forgotten. What others have faulted is told of later.
+        let bursts = self.take_faults();
+        self.bursts.extend(bursts);
         let Some(switch) = self.switches.remove(&app) else {
             return;
         };
@@ -209,17 +227,19 @@ impl Engine {
         self.roster.find_memory_groups(&app);
         let members = self.roster.members(&app, switch.copy.as_ref());
         let pids: BTreeSet<i32> = members.iter().map(|m| m.instance.pid).collect();
-        let since = switch
-            .began
-            .saturating_sub(self.params.observe.lookback_ms * 1_000_000);
+        let since = self.params.observe.lookback_from(switch.began);
+        let kept_from = match switch.awaits_onset {
+            // A switch may begin in the middle of it, with the faults that were the first signs of it.
+            true => self.params.observe.lookback_from(monotonic_ns()),
+            false => Nanos::MAX,
+        };
+        let awaits_onset = self.switches.values().all(|switch| switch.awaits_onset);
         let mut buffer = Default::default();
         if let Some(faults) = &mut self.faults {
-            buffer = faults.take(&pids, since);
+            buffer = faults.take(&pids, since, kept_from);
             buffer.of_others = faults.of_others(switch.began);
-            if self.switches.is_empty() {
-                faults.forget(monotonic_ns());
-                faults.set_onset(true);
-            }
+            (buffer.lost, buffer.overflowed) = faults.lost(switch.began);
+            faults.set_onset(awaits_onset);
         }
         self.observer.tell(Command::Collect(Box::new(Task {
             app,
@@ -362,16 +382,8 @@ impl Executor for Engine {
     }
 
     fn drain_faults(&mut self) -> Vec<FaultBurst> {
-        let Some(faults) = &mut self.faults else {
-            return Vec::new();
-        };
-        let roster = &self.roster;
-        let is_followed = |pid| roster.app_of(pid).is_some();
-        let bursts = faults.drain(is_followed, !self.switches.is_empty());
-        if self.switches.is_empty() {
-            let lookback = self.params.observe.lookback_ms * 1_000_000;
-            faults.forget(monotonic_ns().saturating_sub(lookback));
-        }
+        let mut bursts = std::mem::take(&mut self.bursts);
+        bursts.extend(self.take_faults());
         bursts
     }
 
@@ -431,9 +443,9 @@ impl Executor for Engine {
         self.faults = open_faults(&cpus, observe, &mut warnings);
         if let Some(faults) = &mut self.faults {
             faults.listen(is_on);
-            faults.set_onset(self.switches.is_empty());
+            faults.set_onset(self.switches.values().all(|switch| switch.awaits_onset));
             if !self.switches.is_empty() {
-                faults.note_gap();
+                faults.note_gap(monotonic_ns());
             }
         }
         let trace = open_trace(&cpus, observe, &mut warnings);

@@ -1,5 +1,6 @@
 //! Parameters of fetching, observing and the store, with the paper's value named where it has one.
 
+use prepage_core::machine::Nanos;
 use prepage_core::params::ParamError;
 use prepage_core::ranges;
 use prepage_kernel::filemap::FilemapKind;
@@ -185,6 +186,11 @@ pub struct ObserveParams {
 }
 
 impl ObserveParams {
+    /// From when on demand faults belong to a switch with a signal at this time.
+    pub(crate) fn lookback_from(&self, signal: Nanos) -> Nanos {
+        signal.saturating_sub(self.lookback_ms * 1_000_000)
+    }
+
     /// The tracepoints of file pages that are listened to, where the kernel has them.
     pub(crate) fn filemap_kinds(&self) -> &'static [FilemapKind] {
         match self.access_events {

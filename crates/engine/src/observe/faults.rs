@@ -55,8 +55,16 @@ pub struct FaultLog {
     recent: Vec<Fault>,
     /// Faults of others while switches were under way.
     of_others: Vec<Fault>,
-    lost: u64,
-    overflowed: bool,
+    losses: Vec<Loss>,
+}
+
+/// Faults that were lost until a time.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    at: Nanos,
+    faults: u64,
+    /// Whether more were lost than were counted.
+    is_more: bool,
 }
 
 impl FaultLog {
@@ -79,8 +87,7 @@ impl FaultLog {
             buffer_pages: params.fault_buffer_pages,
             recent: Vec::new(),
             of_others: Vec::new(),
-            lost: 0,
-            overflowed: false,
+            losses: Vec::new(),
         })
     }
 
@@ -124,23 +131,28 @@ impl FaultLog {
     }
 
     /// Faults of the switches under way are missing.
-    pub fn note_gap(&mut self) {
-        self.overflowed = true;
+    pub fn note_gap(&mut self, now: Nanos) {
+        self.losses.push(Loss {
+            at: now,
+            faults: 0,
+            is_more: true,
+        });
     }
 
-    /// Forgets the faults before `before`: no switch under way or to come wants them.
+    /// Forgets what was before `before`: no switch under way or to come wants it.
     pub fn forget(&mut self, before: Nanos) {
-        self.recent.retain(|fault| fault.at >= before);
-        self.recent.shrink_to(4096);
-        self.of_others.clear();
-        self.of_others.shrink_to(4096);
-        (self.lost, self.overflowed) = (0, false);
+        for faults in [&mut self.recent, &mut self.of_others] {
+            faults.retain(|fault| fault.at >= before);
+            faults.shrink_to(4096);
+        }
+        self.losses.retain(|loss| loss.at >= before);
     }
 
     /// Empties the rings, and keeps the faults of the processes that `keep` wants, and so many of others while `keep_others`.
     /// Returns the bursts of all.
     pub fn drain(
         &mut self,
+        now: Nanos,
         mut keep: impl FnMut(i32) -> bool,
         keep_others: bool,
     ) -> Vec<FaultBurst> {
@@ -179,8 +191,14 @@ impl FaultLog {
                 false => {}
             }
         });
-        self.lost += drained.lost + overflow;
-        self.overflowed |= drained.full > 0;
+        let (faults, is_more) = (drained.lost + overflow, drained.full > 0);
+        if faults > 0 || is_more {
+            self.losses.push(Loss {
+                at: now,
+                faults,
+                is_more,
+            });
+        }
         bursts.into_values().map(|(burst, _)| burst).collect()
     }
 
@@ -191,22 +209,25 @@ impl FaultLog {
         wanted.map(|fault| (fault.pid, fault.page)).collect()
     }
 
-    /// Takes the faults of these processes since `since`.
-    pub fn take(&mut self, pids: &BTreeSet<i32>, since: Nanos) -> FaultBuffer {
-        let mut taken = FaultBuffer {
-            lost: self.lost,
-            overflowed: self.overflowed,
-            ..FaultBuffer::default()
-        };
+    /// Takes the faults of these processes since `since`. Those since `kept_from` stay, for a switch that begins now.
+    pub fn take(&mut self, pids: &BTreeSet<i32>, since: Nanos, kept_from: Nanos) -> FaultBuffer {
+        let mut taken = FaultBuffer::default();
         self.recent.retain(|fault| {
             let theirs = pids.contains(&fault.pid);
             if theirs && fault.at >= since {
                 let pages = taken.pages.entry(fault.pid).or_default();
                 pages.push((fault.page, fault.at));
             }
-            !theirs
+            !theirs || fault.at >= kept_from
         });
         taken
+    }
+
+    /// How many faults were lost since `since`, whose is not known, and whether there were more.
+    pub fn lost(&self, since: Nanos) -> (u64, bool) {
+        let losses = || self.losses.iter().filter(|loss| loss.at >= since);
+        let counted = losses().map(|loss| loss.faults).sum();
+        (counted, losses().any(|loss| loss.is_more))
     }
 
     /// The faults of others since `since`, of the few processes that have most: process id, and virtual pages with when.

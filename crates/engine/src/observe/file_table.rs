@@ -41,6 +41,22 @@ struct Owners {
     unknown: HashSet<i32>,
 }
 
+impl Epoch {
+    /// Takes out what happened at this time or later.
+    fn split_off(&mut self, at: Nanos) -> Self {
+        let of_each = self.events.iter_mut();
+        let later = of_each.map(|(&key, events)| (key, events.split_off(at)));
+        let later = later.filter(|(_, events)| !events.is_empty()).collect();
+        self.events.retain(|_, events| !events.is_empty());
+        Self {
+            began: at,
+            events: later,
+            in_order: self.in_order.extract_if(.., |a| a.at >= at).collect(),
+            lost: 0,
+        }
+    }
+}
+
 impl FileTable {
     /// An empty one, of so many (process, file) pairs.
     pub fn new(files_max: usize) -> Self {
@@ -57,12 +73,13 @@ impl FileTable {
     }
 
     /// A switch began, one of several under way or the only one: `oldest` is when the first of them began, and what happened
-    /// before that is forgotten.
+    /// before that is forgotten. What happened since it began, until it is said here, is its own.
     pub fn begin(&mut self, began: Nanos, oldest: Nanos) {
+        let epoch = self.epochs.last_mut().map(|last| last.split_off(began));
         self.epochs.retain(|epoch| epoch.began >= oldest);
         self.epochs.push(Epoch {
             began,
-            ..Epoch::default()
+            ..epoch.unwrap_or_default()
         });
         self.forget_owners();
     }
@@ -304,6 +321,8 @@ mod tests {
         rig.table.begin(10, 10);
         rig.add(read(1, 0, 11));
         rig.add(read(2, 0, 12));
+        // The table is told of the second when it has seen something of it.
+        rig.add(read(2, 0, 20));
         rig.table.begin(20, 10);
         // What another core's ring held comes late.
         rig.add(read(2, 0, 13));
@@ -316,8 +335,8 @@ mod tests {
             pages.unwrap_or_default().iter_pages().collect::<Vec<_>>()
         };
         assert_eq!(seen(&rig, 1, 10), [22, 46]);
-        assert_eq!(seen(&rig, 2, 10), [24, 26, 42, 44]);
-        assert_eq!(seen(&rig, 2, 20), [42, 44]);
+        assert_eq!(seen(&rig, 2, 10), [24, 26, 40, 42, 44]);
+        assert_eq!(seen(&rig, 2, 20), [40, 42, 44]);
         rig.table.lose(3);
         assert_eq!((rig.table.lost(10), rig.table.lost(20)), (3, 3));
         // The first is over.

@@ -105,6 +105,22 @@ impl FileEvents {
         lists.iter().all(|list| list.len() < EXTENTS_MAX)
     }
 
+    /// Takes out what happened at this time or later.
+    pub(super) fn split_off(&mut self, at: Nanos) -> Self {
+        let later = |events: &mut Vec<Event>| events.extract_if(.., |e| e.at >= at).collect();
+        Self {
+            accessed: later(&mut self.accessed),
+            mapped: later(&mut self.mapped),
+            added: later(&mut self.added),
+        }
+    }
+
+    /// Whether nothing happened.
+    pub(super) fn is_empty(&self) -> bool {
+        let lists = [&self.accessed, &self.mapped, &self.added];
+        lists.iter().all(|list| list.is_empty())
+    }
+
     /// Adds what another process did to the file.
     pub(super) fn extend(&mut self, other: &FileEvents) {
         self.accessed.extend_from_slice(&other.accessed);

@@ -2,11 +2,8 @@
 
 use crate::cache::switch_reading;
 use crate::rig::{Rig, of_files, params};
-use prepage_core::identity::{AppId, AppKind};
-use prepage_core::machine::Action;
-use prepage_core::params::{FileCandidates, Mode};
-use prepage_engine::{CorePolicy, EngineParams, Executor, Members};
-use prepage_kernel::clock::monotonic_ns;
+use prepage_core::params::FileCandidates;
+use prepage_engine::{CorePolicy, EngineParams};
 use prepage_kernel::page::page_size;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::child::Child;
@@ -295,33 +292,4 @@ fn what_is_read_by_system_call_is_learned_where_the_kernel_reports_no_access() {
     assert!((2..7).contains(&given_up), "{given_up}");
     switch_reading(&mut rig, &mut child, "readfile", &path, &path);
     assert!(wanted(&rig) >= 32);
-}
-
-/// As where one switches back and forth between two applications, faster than their switches end.
-#[test]
-fn a_switch_sees_nothing_from_before_it_began_while_another_ones_is_under_way() {
-    let (_machine, directory) = (Machine::with_swap(), Directory::new());
-    let path = directory.file("read", FILE_PAGES);
-    let (mut child, other) = (Child::spawn(1), Child::spawn(1));
-    let mut rig = Rig::new(&child, &EngineParams::default(), params());
-    rig.set_mode(Mode::Observe);
-    let other_app = AppId {
-        kind: AppKind::Named,
-        name: "other".into(),
-        owner: 0,
-    };
-    rig.engine.follow(&other_app, &[Members::Tree(other.pid())]);
-    let observe = Action::Observe {
-        app: other_app,
-        switch: 1,
-        files: true,
-        awaits_onset: false,
-    };
-    rig.engine.perform(monotonic_ns(), observe);
-    for _ in 0..2 {
-        let record = switch_reading(&mut rig, &mut child, "readfile", &path, &path);
-        assert_eq!(of_files(&record).demanded, 32, "{record:?}");
-        let record = rig.switch(|| ());
-        assert_eq!(of_files(&record).demanded, 0, "{record:?}");
-    }
 }

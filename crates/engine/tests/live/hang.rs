@@ -1,14 +1,13 @@
 //! An application whose files lie on a file system that never answers.
 
-use crate::rig::{Rig, params, plan_of};
-use prepage_core::app::{Known, Observation};
-use prepage_core::identity::{AppId, AppKind, FileId};
-use prepage_core::machine::{Action, Event};
+use crate::rig::{Rig, named, next_observation, params, plan_of};
+use prepage_core::app::Known;
+use prepage_core::identity::{AppId, FileId};
+use prepage_core::machine::Action;
 use prepage_core::outcome::Void;
 use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::sched::sleep_us;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use std::path::Path;
@@ -55,22 +54,6 @@ fn switch(rig: &mut Rig, app: &AppId, number: u64, plan: &Plan) {
     }
 }
 
-/// The next observation, if there is one within two seconds.
-fn next_observation(rig: &mut Rig) -> Option<(AppId, u64, Observation)> {
-    (0..200).find_map(|_| {
-        sleep_us(10_000);
-        let observed = |event| match event {
-            Event::Observed {
-                app,
-                switch,
-                observation,
-            } => Some((app, switch, *observation)),
-            _ => None,
-        };
-        rig.engine.events().into_iter().find_map(observed)
-    })
-}
-
 #[test]
 fn a_file_system_that_never_answers_holds_up_its_application_only() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
@@ -104,12 +87,4 @@ fn a_file_system_that_never_answers_holds_up_its_application_only() {
         switch(&mut rig, &app, 3, &Plan::default());
         next_observation(&mut rig).is_some_and(|(_, _, seen)| seen.void.is_none())
     });
-}
-
-fn named(name: &str) -> AppId {
-    AppId {
-        kind: AppKind::Named,
-        name: name.into(),
-        owner: 0,
-    }
 }

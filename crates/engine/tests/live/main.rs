@@ -17,6 +17,7 @@ mod launch_record;
 mod launch_rig;
 mod mappings;
 mod mid_fetch;
+mod overlapping;
 mod restore;
 mod rig;
 mod roots;

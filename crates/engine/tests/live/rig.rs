@@ -13,6 +13,7 @@ use prepage_core::signal::Source;
 use prepage_engine::{Engine, EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::{process_root, stat_in_root};
+use prepage_kernel::sched::sleep_us;
 use prepage_kernel::support::Support;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::eventually;
@@ -262,5 +263,30 @@ pub fn settle_at(child: &Child, pages: &Range<u64>) {
             return;
         }
         last = now;
+    }
+}
+
+/// The next observation, if there is one within two seconds.
+pub fn next_observation(rig: &mut Rig) -> Option<(AppId, u64, Observation)> {
+    (0..200).find_map(|_| {
+        sleep_us(10_000);
+        let observed = |event| match event {
+            Event::Observed {
+                app,
+                switch,
+                observation,
+            } => Some((app, switch, *observation)),
+            _ => None,
+        };
+        rig.engine.events().into_iter().find_map(observed)
+    })
+}
+
+/// An application of this name.
+pub fn named(name: &str) -> AppId {
+    AppId {
+        kind: AppKind::Named,
+        name: name.into(),
+        owner: 0,
     }
 }
