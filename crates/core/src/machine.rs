@@ -155,6 +155,8 @@ pub enum Action {
         plan: Arc<Plan>,
         /// Which kinds.
         mode: Mode,
+        /// Whether something else than demand faults began the switch: somebody waits for it.
+        is_announced: bool,
     },
     /// The switch is over: stop fetching, collect what it showed and answer with [`Event::Observed`].
     Collect {
@@ -652,7 +654,7 @@ impl Tracked {
     fn heeds(&self, now: Nanos, source: Source, params: &SwitchParams) -> bool {
         let within = |last, ms| is_within(now, last, ms);
         let under_way = self.switching.as_ref().map(|switching| switching.source);
-        let is_announced = matches!(source, Source::Explicit | Source::Focus | Source::Thaw);
+        let is_announced = source.is_announced();
         // Faults in the background may have begun a switch: a user's signal begins another, unless the faults are what it
         // led to.
         let repeat_ms = match under_way {
@@ -763,6 +765,7 @@ impl Switching {
             switch: self.number,
             plan: Arc::clone(plan),
             mode: *mode,
+            is_announced: self.source.is_announced(),
         })
     }
 

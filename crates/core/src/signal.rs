@@ -20,6 +20,13 @@ pub enum Source {
     Thaw,
 }
 
+impl Source {
+    /// Whether somebody says that it is a switch: demand faults may be those of something in the background.
+    pub fn is_announced(self) -> bool {
+        matches!(self, Self::Explicit | Self::Focus | Self::Thaw)
+    }
+}
+
 /// Why a switch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

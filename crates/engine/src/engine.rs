@@ -125,7 +125,14 @@ impl Engine {
         &self.warnings
     }
 
-    fn fetch(&mut self, now: Nanos, app: &AppId, number: u64, plan: &Plan, mode: Mode) {
+    fn fetch(
+        &mut self,
+        now: Nanos,
+        app: &AppId,
+        number: u64,
+        plan: &Plan,
+        (mode, is_announced): (Mode, bool),
+    ) {
         let switch = self.switches.entry(app.clone()).or_default();
         if std::mem::take(&mut switch.awaits_onset) {
             // What was observed as unplanned faults turned out to be a switch.
@@ -141,6 +148,7 @@ impl Engine {
             (_, mode) => mode,
         };
         let mut job = Job::new(plan, mode, &members, self.swap, now);
+        job.is_announced = is_announced;
         let threads = self.pool.anon_threads();
         job.divide(threads, fetch.disk_span_pages, fetch.disk_span_reads);
         job.keep_within(self.roster.memory_groups(app));
@@ -331,7 +339,8 @@ impl Executor for Engine {
                 switch,
                 plan,
                 mode,
-            } => self.fetch(now, &app, switch, &plan, mode),
+                is_announced,
+            } => self.fetch(now, &app, switch, &plan, (mode, is_announced)),
             Action::Observe {
                 app,
                 files,

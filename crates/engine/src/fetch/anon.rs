@@ -14,6 +14,7 @@
 
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part, Piece};
+use crate::fetch::pool::GoesFirst;
 use crate::fetch::shared::SharedMemory;
 use crate::params::FetchParams;
 use prepage_core::extent::{Extent, ExtentSet, by_key};
@@ -63,13 +64,22 @@ impl Window {
     }
 }
 
-/// Works on the job's anonymous pages, as thread number `thread` of those that do, until all are taken.
-pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part: &mut Part) {
+/// Works on the job's anonymous pages, as thread number `thread` of those that do, until all are taken, or another job goes
+/// first. Returns whether all are taken.
+pub fn fetch(
+    job: &Job,
+    thread: usize,
+    params: &FetchParams,
+    heart: &Heart,
+    first: &GoesFirst,
+    part: &mut Part,
+) -> bool {
     let mut worker = Worker {
         job,
         thread,
         params,
         heart,
+        first,
         window: Window::default(),
         shared: SharedMemory::default(),
         brought: Vec::new(),
@@ -78,13 +88,14 @@ pub fn fetch(job: &Job, thread: usize, params: &FetchParams, heart: &Heart, part
         since_pause: 0,
         has_paused: false,
     };
-    match job.swap.reads_disk {
+    let is_done = match job.swap.reads_disk {
         true => worker.submit_and_bring_all(),
         false => worker.bring_all(),
-    }
+    };
     part.anon = by_key(worker.brought);
     part.empty = by_key(worker.empty);
     part.waited_on = by_key(worker.waited_on);
+    is_done
 }
 
 struct Worker<'a> {
@@ -92,6 +103,7 @@ struct Worker<'a> {
     thread: usize,
     params: &'a FetchParams,
     heart: &'a Heart,
+    first: &'a GoesFirst,
     window: Window,
     shared: SharedMemory,
     brought: Pages,
@@ -118,12 +130,16 @@ const LOOK_PAGES_MAX: u64 = 1_024;
 
 impl Worker<'_> {
     /// For disks: submits one span ahead of the span that it brings in.
-    fn submit_and_bring_all(&mut self) {
+    fn submit_and_bring_all(&mut self) -> bool {
         let mut submitted = Vec::new();
         loop {
-            let mut span = self.job.take_to_submit(self.thread);
+            let is_last = self.first.is_any();
+            let mut span = match is_last {
+                true => Vec::new(),
+                false => self.job.take_to_submit(self.thread),
+            };
             if span.is_empty() && submitted.is_empty() {
-                return;
+                return !is_last;
             }
             self.job.note_begin();
             self.heart.beat();
@@ -140,12 +156,15 @@ impl Worker<'_> {
         }
     }
 
-    fn bring_all(&mut self) {
+    fn bring_all(&mut self) -> bool {
         let mut look_pages = self.params.anon_batch_pages;
         loop {
+            if self.first.is_any() {
+                return false;
+            }
             let mut pieces = self.job.take_to_map(self.thread, look_pages);
             if pieces.is_empty() {
-                return;
+                return true;
             }
             self.job.note_begin();
             self.heart.beat();

@@ -7,6 +7,7 @@
 use crate::fetch::cores::FileThread;
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, JobFile, Part};
+use crate::fetch::pool::GoesFirst;
 use crate::params::{CorePolicy, FetchParams, FileOrder};
 use crate::roots::{Found, Roots};
 use prepage_core::extent::{Extent, ExtentSet};
@@ -23,20 +24,28 @@ const EXT_MAGIC: u64 = 0xef53;
 /// Inode flag of ext4: the file is mapped by extents, not by indirect blocks.
 const EXT4_EXTENTS_FL: u32 = 0x0008_0000;
 
-/// Works on the job's files until all are taken.
-pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart, part: &mut Part) {
+/// Works on the job's files until all are taken, or another job goes first. Returns whether all are taken.
+pub fn fetch(
+    job: &Job,
+    thread: &FileThread,
+    params: &FetchParams,
+    heart: &Heart,
+    first: &GoesFirst,
+    part: &mut Part,
+) -> bool {
     let Some(oldest) = job.file_members.first() else {
-        return;
+        return true;
     };
     let roots = Roots::of(&job.file_members);
     let Ok(_user) = oldest.rights.enter() else {
-        return;
+        return true;
     };
     let mut reader = Reader {
         job,
         roots,
         params,
         heart,
+        first,
         part,
         caps: BTreeMap::new(),
         in_flight: VecDeque::new(),
@@ -46,7 +55,7 @@ pub fn fetch(job: &Job, thread: &FileThread, params: &FetchParams, heart: &Heart
         FileOrder::File => reader.read_by_file(thread.largest),
         // The order is one thread's to keep; idle ones would only break it.
         FileOrder::Access if thread.largest => reader.read_by_access(),
-        FileOrder::Access => {}
+        FileOrder::Access => true,
     }
 }
 
@@ -56,6 +65,7 @@ struct Reader<'a> {
     roots: Roots,
     params: &'a FetchParams,
     heart: &'a Heart,
+    first: &'a GoesFirst,
     part: &'a mut Part,
     /// What a call to a file of this device is cut to, in pages.
     caps: BTreeMap<u64, u64>,
@@ -66,13 +76,19 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// The paper's way: the file is the unit of work, its metadata comes first.
-    fn read_by_file(&mut self, largest: bool) {
-        while let Some(file) = self.job.take_file(largest) {
+    fn read_by_file(&mut self, largest: bool) -> bool {
+        loop {
+            if self.first.is_any() {
+                return false;
+            }
+            let Some(file) = self.job.take_file(largest) else {
+                return true;
+            };
             let Some(fd) = self.open(file) else { continue };
             self.read_metadata(fd, &file.targets.read);
             for call in calls(&file.targets.read, self.call_pages(fd)) {
                 if self.job.is_cancelled() {
-                    return;
+                    return true;
                 }
                 self.submit(fd, call);
             }
@@ -80,9 +96,15 @@ impl<'a> Reader<'a> {
     }
 
     /// In the order of first access, so much in flight and no more.
-    fn read_by_access(&mut self) {
+    fn read_by_access(&mut self) -> bool {
         let depth_pages = (self.params.file_depth_bytes / page_size()).max(1);
-        while let Some((file, extent)) = self.job.take_read() {
+        loop {
+            if self.first.is_any() {
+                return false;
+            }
+            let Some((file, extent)) = self.job.take_read() else {
+                return true;
+            };
             let Some(fd) = self.open(file) else { continue };
             let extent = ExtentSet::from(vec![extent]);
             for call in calls(&extent, self.call_pages(fd)) {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Contiguous anonymous pages of one process.
@@ -59,6 +59,8 @@ pub struct Job {
     pub file_members: Vec<Arc<Member>>,
     /// Where its anonymous pages are.
     pub swap: SwapLayout,
+    /// Whether it goes before those that are being worked on for others.
+    pub is_announced: bool,
     signalled: Nanos,
     /// For disks: the pages that a thread submits at a time, counted over all pieces.
     spans: Vec<Range<u64>>,
@@ -68,7 +70,7 @@ pub struct Job {
     /// The memory control groups that anonymous pages are charged to.
     groups: Vec<Cgroup>,
     /// What can still be charged to them; looked up by the first thread that asks.
-    headroom: OnceLock<Headroom>,
+    headroom: RwLock<Option<Headroom>>,
     /// Pages of the plan before the first that found no headroom: the rest is not fetched.
     end: AtomicU64,
     files_taken: Mutex<(usize, usize)>,
@@ -133,12 +135,13 @@ impl Job {
             reads_taken: AtomicUsize::new(0),
             file_members: Vec::new(),
             swap,
+            is_announced: false,
             signalled,
             spans: Vec::new(),
             spans_taken: AtomicUsize::new(0),
             shares: Vec::new(),
             groups: Vec::new(),
-            headroom: OnceLock::new(),
+            headroom: RwLock::new(None),
             end: AtomicU64::new(u64::MAX),
             files_taken: Mutex::new((0, 0)),
             cancelled: AtomicBool::new(false),
@@ -280,8 +283,14 @@ impl Job {
     /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
     /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
     pub fn admit(&self, piece: &Piece, pages: u64) -> bool {
-        let headroom = || Headroom::of(&self.groups);
-        let admitted = self.headroom.get_or_init(headroom).take(pages);
+        let take = |headroom: &Headroom| headroom.take(pages);
+        let admitted = self.ask_headroom(take).unwrap_or_else(|| {
+            let mut headroom = self
+                .headroom
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            take(headroom.get_or_insert_with(|| Headroom::of(&self.groups)))
+        });
         if !admitted {
             self.end.fetch_min(piece.before, Ordering::Relaxed);
         }
@@ -291,8 +300,21 @@ impl Job {
     /// Whether thread number `thread` leaves what is left to the first one: where each page that comes in pushes out
     /// another, threads stand in each other's way, and in the application's, which reclaims as well.
     fn leaves_rest(&self, thread: usize) -> bool {
-        let headroom = self.headroom.get().filter(|_| thread > 0);
-        headroom.is_some_and(Headroom::is_used_up)
+        thread > 0 && self.ask_headroom(Headroom::is_used_up) == Some(true)
+    }
+
+    /// What the headroom answers; `None` where it was not looked up.
+    fn ask_headroom<T>(&self, question: impl Fn(&Headroom) -> T) -> Option<T> {
+        let headroom = self.headroom.read().unwrap_or_else(PoisonError::into_inner);
+        headroom.as_ref().map(question)
+    }
+
+    /// It is gone on with after others were worked on: what they were fetched has to be counted.
+    pub fn resume(&self) {
+        *self
+            .headroom
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Takes the next span, to be submitted to the swap device by thread number `thread`; empty when all are taken.
@@ -405,15 +427,21 @@ impl Job {
         }
     }
 
-    /// Takes one thread's results.
-    pub fn finish(&self, part: Part) {
-        self.last_fetch.fetch_max(monotonic_ns(), Ordering::Relaxed);
+    /// Takes what one thread has done so far.
+    pub fn put(&self, part: Part) {
         let mut done = lock(&self.done);
         self.add(&mut done.anon, part.anon);
         self.add(&mut done.empty, part.empty);
         self.add(&mut done.waited_on, part.waited_on);
         done.stale_files.extend(part.stale_files);
         done.cpu_ns += part.cpu_ns;
+    }
+
+    /// Takes one thread's last results.
+    pub fn finish(&self, part: Part) {
+        self.last_fetch.fetch_max(monotonic_ns(), Ordering::Relaxed);
+        self.put(part);
+        let mut done = lock(&self.done);
         done.workers_left = done.workers_left.saturating_sub(1);
         if done.workers_left == 0 {
             self.all_done.notify_all();

@@ -9,8 +9,10 @@ use crate::params::{FetchParams, ThreadPolicy};
 use prepage_core::machine::Nanos;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::sched::{self, Policy};
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -31,7 +33,19 @@ struct Worker {
     role: Role,
     /// Dropping it ends the thread, once it is idle.
     jobs: Sender<Arc<Job>>,
+    first: Arc<GoesFirst>,
     heart: Arc<Heart>,
+}
+
+/// Jobs that a thread was handed and that go before the one that it is at.
+#[derive(Debug, Default)]
+pub struct GoesFirst(AtomicUsize);
+
+impl GoesFirst {
+    /// Whether there is one.
+    pub fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -104,6 +118,9 @@ impl Pool {
         let own = sched::current_thread_policy()
             .and_then(|own| sched::set_current_thread_policy(Policy::RealTime).map(|()| own));
         for worker in wanted {
+            if job.is_announced {
+                worker.first.0.fetch_add(1, Ordering::Relaxed);
+            }
             // A thread ends only when its queue is dropped.
             let _ = worker.jobs.send(Arc::clone(job));
         }
@@ -136,34 +153,94 @@ impl Pool {
 impl Worker {
     fn start(role: Role, params: &Arc<FetchParams>) -> Result<Self> {
         let (jobs, queue) = channel();
-        let heart = Arc::new(Heart::default());
+        let (heart, first) = (Arc::new(Heart::default()), Arc::new(GoesFirst::default()));
         let name = match &role {
             Role::Anon { core, .. } => format!("prepage-anon{core}"),
             Role::File(_) => "prepage-file".to_owned(),
         };
-        let (own_role, own_params, own_heart) =
-            (role.clone(), Arc::clone(params), Arc::clone(&heart));
+        let thread = Thread {
+            role: role.clone(),
+            params: Arc::clone(params),
+            heart: Arc::clone(&heart),
+            first: Arc::clone(&first),
+        };
         std::thread::Builder::new()
             .name(name.clone())
             .stack_size(256 << 10)
-            .spawn(move || run(&own_role, &own_params, &own_heart, &queue))
+            .spawn(move || thread.run(&queue))
             .map_err(|source| Error::Thread { name, source })?;
-        Ok(Self { role, jobs, heart })
+        Ok(Self {
+            role,
+            jobs,
+            first,
+            heart,
+        })
     }
 }
 
-fn run(role: &Role, params: &FetchParams, heart: &Heart, queue: &Receiver<Arc<Job>>) {
-    settle(role, params);
-    while let Ok(job) = queue.recv() {
-        let before = sched::thread_cpu_time_ns();
-        let mut part = Part::default();
-        match role {
-            Role::Anon { number, .. } => anon::fetch(&job, *number, params, heart, &mut part),
-            Role::File(thread) => file::fetch(&job, thread, params, heart, &mut part),
+struct Thread {
+    role: Role,
+    params: Arc<FetchParams>,
+    heart: Arc<Heart>,
+    first: Arc<GoesFirst>,
+}
+
+impl Thread {
+    fn run(&self, queue: &Receiver<Arc<Job>>) {
+        settle(&self.role, &self.params);
+        // With whether it was set aside.
+        let mut jobs: VecDeque<(Arc<Job>, bool)> = VecDeque::new();
+        loop {
+            while let Some(job) = next(queue, jobs.is_empty()) {
+                match job.is_announced {
+                    true => {
+                        self.first.0.fetch_sub(1, Ordering::Relaxed);
+                        jobs.push_front((job, false));
+                    }
+                    false => jobs.push_back((job, false)),
+                }
+            }
+            let Some((job, was_set_aside)) = jobs.pop_front() else {
+                return;
+            };
+            if was_set_aside {
+                job.resume();
+            }
+            let before = sched::thread_cpu_time_ns();
+            let mut part = Part::default();
+            let is_done = self.fetch(&job, &mut part);
+            self.heart.rest();
+            part.cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
+            match is_done {
+                true => job.finish(part),
+                false => {
+                    job.put(part);
+                    jobs.push_front((job, true));
+                }
+            }
         }
-        heart.rest();
-        part.cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
-        job.finish(part);
+    }
+
+    /// Returns whether all is taken: else another job goes first.
+    fn fetch(&self, job: &Job, part: &mut Part) -> bool {
+        let Self {
+            params,
+            heart,
+            first,
+            ..
+        } = self;
+        match &self.role {
+            Role::Anon { number, .. } => anon::fetch(job, *number, params, heart, first, part),
+            Role::File(thread) => file::fetch(job, thread, params, heart, first, part),
+        }
+    }
+}
+
+/// The next job that the thread is handed, waited for or not.
+fn next(queue: &Receiver<Arc<Job>>, waits: bool) -> Option<Arc<Job>> {
+    match waits {
+        true => queue.recv().ok(),
+        false => queue.try_recv().ok(),
     }
 }
 

@@ -2,16 +2,18 @@
 //! switches end.
 
 use crate::cache::switch_reading;
-use crate::rig::{Rig, named, next_observation, of_files, params};
+use crate::rig::{Rig, named, next_observation, of_files, params, plan_of_file, plan_of_pages};
 use prepage_core::app::Known;
 use prepage_core::identity::AppId;
-use prepage_core::machine::Action;
+use prepage_core::machine::{Action, Event};
 use prepage_core::params::Mode;
+use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::sched::sleep_us;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Directory, Machine};
+use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use std::sync::Arc;
 
 const PAGES: u64 = 512;
@@ -128,4 +130,75 @@ fn what_was_lost_before_a_switch_voids_it_not() {
     perform(&mut rig, [collect(&app, 1)]);
     let (_, _, seen) = next_observation(&mut rig).expect("observed");
     assert_eq!((seen.events_lost, seen.void), (0, None));
+}
+
+/// Who is switched to next does not wait for all that was planned for who was left.
+#[test]
+fn what_is_announced_is_fetched_before_the_rest_of_what_was() {
+    const NEXT_PAGES: u64 = 32;
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let (mut child, mut other) = (Child::spawn(PAGES), Child::spawn(NEXT_PAGES));
+    let mut engine = EngineParams::default();
+    engine.fetch.anon_threads = 1;
+    // A tenth of a second at least.
+    (engine.fetch.pace_pages, engine.fetch.pace_us) = (16, 5_000);
+    let mut rig = Rig::new(&child, &engine, params());
+    let (app, other_app) = (rig.app.clone(), named("other"));
+    rig.engine.follow(&other_app, &[Members::Tree(other.pid())]);
+    let started = rig
+        .engine
+        .events()
+        .into_iter()
+        .find_map(|event| match event {
+            Event::InstanceStarted { app, instance } if app == other_app => Some(instance),
+            _ => None,
+        });
+    let instance = started.expect("the other is followed");
+    let path = directory.file("read", 2048);
+    for is_announced in [true, false] {
+        child.swap_out();
+        other.swap_out();
+        drop_cache(&path);
+        let long = rig.plan_of(&child, [child.pages.clone()]);
+        let mut next = plan_of_pages(instance, [other.pages.clone()]);
+        next.files = plan_of_file(&path, 0..64).files;
+        let fetch = |app: &AppId, plan: &Plan, is_announced| Action::Fetch {
+            app: app.clone(),
+            switch: 1,
+            plan: Arc::new(plan.clone()),
+            mode: Mode::Full,
+            is_announced,
+        };
+        perform(
+            &mut rig,
+            [observe(&app, 1, false), fetch(&app, &long, true)],
+        );
+        perform(
+            &mut rig,
+            [
+                observe(&other_app, 1, false),
+                fetch(&other_app, &next, is_announced),
+            ],
+        );
+        let mut order = Vec::new();
+        eventually("both are fetched", || {
+            let fetched = rig.engine.events().into_iter();
+            order.extend(fetched.filter_map(|event| match event {
+                Event::Fetched { app, .. } => Some(app),
+                _ => None,
+            }));
+            order.len() == 2
+        });
+        let first = if is_announced { &other_app } else { &app };
+        assert_eq!(&order[0], first, "announced: {is_announced}");
+        let is_in = |child: &Child| child.entries().iter().all(|entry| entry.present());
+        assert!(is_in(&child) && is_in(&other), "all of both");
+        assert_eq!(cached(&path, 0, 64), 64);
+        // What was fetched before it was set aside counts as well.
+        perform(&mut rig, [collect(&app, 1)]);
+        let (_, _, seen) = next_observation(&mut rig).expect("observed");
+        assert_eq!(rig.seen(&child, &seen).fetched.pages(), PAGES);
+        perform(&mut rig, [collect(&other_app, 1)]);
+        next_observation(&mut rig).expect("observed");
+    }
 }

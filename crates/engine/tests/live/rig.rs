@@ -142,6 +142,7 @@ impl Rig {
             switch,
             plan,
             mode,
+            is_announced: true,
         };
         self.engine.perform(now, fetch);
     }
@@ -177,16 +178,21 @@ impl Rig {
 
     /// A plan of these pages of the child, to be mapped.
     pub fn plan_of(&self, child: &Child, ranges: impl IntoIterator<Item = Range<u64>>) -> Plan {
-        let pages = |r: Range<u64>| (Extent::between(r.start, r.end), 0, false);
-        let targets = AnonTargets::new(ranges.into_iter().map(pages));
-        Plan {
-            anon: vec![(self.instance(child), targets)],
-            ..Plan::default()
-        }
+        plan_of_pages(self.instance(child), ranges)
     }
 
     pub fn set_mode(&mut self, mode: Mode) {
         self.step(Event::SetMode(mode));
+    }
+}
+
+/// A plan of these pages of a process, to be mapped.
+pub fn plan_of_pages(instance: Instance, ranges: impl IntoIterator<Item = Range<u64>>) -> Plan {
+    let pages = |r: Range<u64>| (Extent::between(r.start, r.end), 0, false);
+    let targets = AnonTargets::new(ranges.into_iter().map(pages));
+    Plan {
+        anon: vec![(instance, targets)],
+        ..Plan::default()
     }
 }
 
