@@ -45,6 +45,10 @@ impl Ground {
     /// # Errors
     /// Where the machine does not have what it needs, or does not let it be changed.
     pub fn lay(swap: Option<&Swap>, restorer: &mut Restorer) -> Result<Self> {
+        let hierarchies = Hierarchies::find()?;
+        if swap.is_some() {
+            hierarchies.ensure_reclaim()?;
+        }
         let name = format!("prepage-eval-{}", std::process::id());
         let places = Places {
             disk: PathBuf::from("/var/tmp").join(&name),
@@ -62,7 +66,6 @@ impl Ground {
         if let Some(queue) = circumstances::disk_queue(&places.disk) {
             restorer.change_value(queue.join("read_ahead_kb"), READ_AHEAD_KB)?;
         }
-        let hierarchies = Hierarchies::find()?;
         let undo = hierarchies.undo(&name);
         undo.iter().try_for_each(|undo| restorer.register(undo))?;
         Ok(Self {

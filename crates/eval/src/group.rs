@@ -5,11 +5,15 @@ use crate::error::{Context, Error, Result};
 use crate::restore::Undo;
 use crate::sysfs;
 use prepage_kernel::cgroup::{self, Cgroup, Hierarchy, Version};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const MEMORY: &str = "memory";
+
+/// Where a group is asked to reclaim (version 2).
+const RECLAIM: &str = "memory.reclaim";
 
 /// The controllers that a group hands on to those below (version 2).
 const HANDED_ON: &str = "cgroup.subtree_control";
@@ -57,6 +61,19 @@ impl Hierarchies {
                 })
             }
         }
+    }
+
+    /// Makes sure that groups can be asked to reclaim, which is how applications are taken out of memory.
+    ///
+    /// # Errors
+    /// Under version 2 before 5.19.
+    pub fn ensure_reclaim(&self) -> Result<()> {
+        let file = self.memory.join(RECLAIM);
+        if self.memory_v1 || file.exists() {
+            return Ok(());
+        }
+        let cause = "taking applications out of memory under control groups of version 2 needs memory.reclaim (5.19)";
+        Err(Error::new("find", file.display(), cause))
     }
 
     /// Every directory that the group of this relative name has.
@@ -189,23 +206,37 @@ impl Group {
             let _ = fs::write(self.memory.join("memory.force_empty"), "0");
         } else {
             let bytes = sysfs::read_number(self.memory.join("memory.current")).unwrap_or(0);
-            let _ = fs::write(self.memory.join("memory.reclaim"), bytes.to_string());
+            let _ = fs::write(self.memory.join(RECLAIM), bytes.to_string());
         }
     }
 
     /// Asks the kernel to reclaim the group's file pages alone. Running out of things to reclaim is not an error.
-    pub fn reclaim_files(&self) {
+    ///
+    /// # Errors
+    /// Where the kernel does not let its anonymous pages be kept meanwhile.
+    pub fn reclaim_files(&self) -> Result<()> {
         if self.memory_v1 {
-            let swappiness = self.memory.join("memory.swappiness");
-            let before = sysfs::read(&swappiness).unwrap_or_default();
-            self.never_swap();
-            self.reclaim_all();
-            let _ = fs::write(swappiness, before);
-        } else {
-            // Takes a swappiness since 6.9; before, it is refused, and the state that is verified says so.
-            let ask = format!("{} swappiness=0", self.residency().file_bytes);
-            let _ = fs::write(self.memory.join("memory.reclaim"), ask);
+            return self.without_swapping(|| self.reclaim_all());
         }
+        let (file, bytes) = (self.memory.join(RECLAIM), self.residency().file_bytes);
+        match fs::write(&file, format!("{bytes} swappiness=0")) {
+            // Before 6.9 it takes a number alone.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => self
+                .without_swapping(|| {
+                    let _ = fs::write(&file, bytes.to_string());
+                }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does this while none of the group's anonymous pages is swapped out. What keeps them is put back in any case.
+    fn without_swapping(&self, work: impl FnOnce()) -> Result<()> {
+        let setting = self.swap_setting();
+        let before = fs::read_to_string(&setting).context("read", setting.display())?;
+        // Below what the group has in swap already, which stays there.
+        sysfs::write(&setting, "0")?;
+        work();
+        sysfs::write(&setting, before.trim())
     }
 
     /// Sets the limit of this group and those below together.
@@ -245,11 +276,15 @@ impl Group {
 
     /// Keeps the group's anonymous pages from being swapped out, as prepaged's unit does; file pages are still reclaimed.
     pub fn never_swap(&self) {
-        let file = match self.memory_v1 {
+        let _ = fs::write(self.swap_setting(), "0");
+    }
+
+    /// What keeps its anonymous pages where it is 0.
+    fn swap_setting(&self) -> PathBuf {
+        self.memory.join(match self.memory_v1 {
             true => "memory.swappiness",
             false => "memory.swap.max",
-        };
-        let _ = fs::write(self.memory.join(file), "0");
+        })
     }
 }
 
@@ -404,6 +439,47 @@ mod tests {
         };
         assert_eq!(v1.undo("run"), [groups], "version 1 hands nothing on");
         fs::remove_dir_all(&mount).unwrap();
+    }
+
+    #[test]
+    fn what_keeps_anonymous_pages_is_put_back() {
+        let memory = std::env::temp_dir().join(format!("prepage-group-{}", std::process::id()));
+        fs::create_dir(&memory).unwrap();
+        for memory_v1 in [false, true] {
+            let group = Group {
+                memory: memory.clone(),
+                memory_v1,
+                unified: memory.clone(),
+                has_unified: false,
+                beside: None,
+            };
+            let setting = group.swap_setting();
+            let set = || fs::read_to_string(&setting).unwrap();
+            let refused = group.without_swapping(|| panic!("they are not kept"));
+            assert!(refused.is_err(), "there is no such setting");
+            fs::write(&setting, "max\n").unwrap();
+            let mut meanwhile = String::new();
+            group.without_swapping(|| meanwhile = set()).unwrap();
+            assert_eq!((meanwhile.as_str(), set().as_str()), ("0", "max"));
+        }
+        fs::remove_dir_all(&memory).unwrap();
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_be_asked_to_reclaim_is_refused() {
+        let memory = std::env::temp_dir().join(format!("prepage-reclaim-{}", std::process::id()));
+        fs::create_dir(&memory).unwrap();
+        let of = |memory_v1| Hierarchies {
+            memory: memory.clone(),
+            memory_v1,
+            unified: None,
+        };
+        let refusal = of(false).ensure_reclaim().unwrap_err().to_string();
+        assert!(refusal.contains("memory.reclaim (5.19)"), "{refusal}");
+        assert!(of(true).ensure_reclaim().is_ok());
+        fs::write(memory.join(RECLAIM), "").unwrap();
+        assert!(of(false).ensure_reclaim().is_ok());
+        fs::remove_dir_all(&memory).unwrap();
     }
 
     #[test]

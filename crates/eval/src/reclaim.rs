@@ -180,7 +180,7 @@ fn bring_back_anonymous(
     let mut rounds = out.rounds;
     pages::bring_back(&app.pids())?;
     loop {
-        app.reclaim_files();
+        app.reclaim_files()?;
         drop_page_cache()?;
         rounds += 1;
         let state = State {

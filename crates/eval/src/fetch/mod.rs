@@ -94,12 +94,13 @@ pub fn fetch(options: &FetchOptions) -> Result<()> {
 /// Swap, a memory control group for the application (that way all that it leaves in the swap cache can be reclaimed), and a
 /// directory of this run.
 fn lay_ground(swap: SwapKind, restorer: &mut Restorer) -> Result<(Group, PathBuf)> {
+    let hierarchies = Hierarchies::find()?;
+    hierarchies.ensure_reclaim()?;
     let name = format!("prepage-eval-{}", std::process::id());
     let directory = Path::new("/var/tmp").join(&name);
     restorer.register(&Undo::Directory(directory.clone()))?;
     std::fs::create_dir(&directory).context("make", directory.display())?;
     swap::ensure(&Swap::only(swap), &directory, restorer)?;
-    let hierarchies = Hierarchies::find()?;
     let undo = hierarchies.undo(&name);
     undo.iter().try_for_each(|undo| restorer.register(undo))?;
     Ok((Group::create(&hierarchies, &name)?, directory))
