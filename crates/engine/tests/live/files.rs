@@ -1,7 +1,7 @@
 //! File pages, from the access to the prepaged page.
 
 use crate::cache::switch_reading;
-use crate::rig::{Rig, of_files, params};
+use crate::rig::{Rig, needs_access_reports, of_files, params};
 use prepage_core::params::FileCandidates;
 use prepage_engine::{CorePolicy, EngineParams};
 use prepage_kernel::page::page_size;
@@ -18,6 +18,7 @@ const FILE_PAGES: u64 = 2048;
 #[test]
 fn extents_read_by_system_call_are_cached_before_they_are_read() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    needs_access_reports();
     let path = directory.file("read", FILE_PAGES);
     let mut child = Child::spawn(1);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
@@ -121,6 +122,7 @@ fn files_of_strangers_leave_the_observation_whole() {
 #[test]
 fn what_is_known_is_fetched_in_switches_whose_accesses_are_not_observed() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    needs_access_reports();
     let path = directory.file("known", FILE_PAGES);
     let mut child = Child::spawn(1);
     let mut params = params();
@@ -147,6 +149,7 @@ fn what_is_known_is_fetched_in_switches_whose_accesses_are_not_observed() {
 #[test]
 fn a_file_that_was_replaced_or_truncated_is_forgotten() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    needs_access_reports();
     let path = directory.file("changing", FILE_PAGES);
     let mut child = Child::spawn(1);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
@@ -205,6 +208,7 @@ fn a_file_replaced_by_a_fifo_or_a_link_loop_harms_nothing() {
 #[test]
 fn the_papers_profiling_needs_ten_switches() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    needs_access_reports();
     let path = directory.file("profiled", FILE_PAGES);
     let mut child = Child::spawn(1);
     let mut params = params();

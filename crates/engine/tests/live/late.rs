@@ -1,6 +1,6 @@
 //! Pages that the application waits for while they are being fetched.
 
-use crate::rig::{Rig, of_files, params};
+use crate::rig::{Rig, needs_access_reports, of_files, params};
 use prepage_core::outcome::Late;
 use prepage_core::params::Mode;
 use prepage_engine::EngineParams;
@@ -35,15 +35,14 @@ fn touch_in_flight(rig: &mut Rig, child: &mut Child, path: &Path, page: u64) -> 
         (0, None),
         "{record:?}"
     );
-    let late = of_files(&record)
-        .late
-        .expect("these tests need the filemap tracepoints of 6.12");
+    let late = of_files(&record).late.expect("accesses are reported");
     (late.pages > 0).then_some(late)
 }
 
 #[test]
 fn a_page_that_is_waited_for_in_flight_is_late_and_no_demand_fault() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    needs_access_reports();
     let path = directory.file("large", LARGE_FILE_PAGES);
     let mut child = Child::spawn(1);
     let mut engine = EngineParams::default();

@@ -3,6 +3,7 @@
 
 use crate::disks::Overlay;
 use crate::launch_rig::{LaunchRig, WAIT_MAX, accesses, cached, pages, plan, prefetched, recorded};
+use crate::rig::needs_access_reports;
 use crate::sandbox::{FILE_PAGES, STAYS, Sandbox};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::FileId;
@@ -81,6 +82,7 @@ fn on_an_overlay() {
 #[test]
 fn on_a_subvolume() {
     let _machine = Machine::lock();
+    needs_access_reports();
     let disk = Disk::new(&["mkfs.btrfs", "-q"], 128 << 20);
     let path = disk.path("file");
     write_clean(&path, 256);
@@ -90,6 +92,7 @@ fn on_a_subvolume() {
 #[test]
 fn in_a_root_directory_that_is_no_mount_point() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let root = directory.path("root");
     std::fs::create_dir(&root).expect("mkdir");
     let file = directory.file("root/file", 256);
@@ -211,6 +214,7 @@ fn plan_of([program, data]: &[PathBuf; 2]) -> LaunchPlan {
 #[test]
 fn on_xfs() {
     let _machine = Machine::lock();
+    needs_access_reports();
     let disk = Disk::new(&["mkfs.xfs", "-q"], 300 << 20);
     let path = disk.path("file");
     write_clean(&path, 256);
@@ -236,6 +240,7 @@ fn on_xfs() {
 #[test]
 fn on_tmpfs_a_program_runs_and_nothing_of_it_is_recorded_or_fetched() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let directory = Tmpfs::at(directory);
     let program = program_in(&directory.0.0);
     let rig = LaunchRig::new();
@@ -269,6 +274,7 @@ impl Drop for Tmpfs {
 #[test]
 fn a_file_that_is_open_on_a_subvolume_has_its_name() {
     let _machine = Machine::lock();
+    needs_access_reports();
     let disk = Disk::new(&["mkfs.btrfs", "-q"], 128 << 20);
     let path = disk.path("file");
     write_clean(&path, 256);
@@ -321,6 +327,7 @@ impl Drop for Root {
 #[test]
 fn paths_of_a_traced_launch_are_those_below_its_root_directory() {
     let (_machine, root) = (Machine::lock(), Root::new());
+    needs_access_reports();
     std::fs::create_dir(root.0.path("directory")).expect("mkdir");
     root.0.file("directory/file", 8);
     // The traced process is not our child: we would take the status of its end away from whoever traces it.

@@ -3,6 +3,7 @@
 use crate::launch_rig::{
     LaunchRig, WAIT_MAX, accesses, as_nobody, cached, launch, pages, plan, prefetched, recorded,
 };
+use crate::rig::needs_access_reports;
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::launch::blocks::BlockKind;
 use prepage_core::launch::manager::{Decision, Help};
@@ -35,6 +36,7 @@ fn record(rig: &LaunchRig, child: &mut Child, work: impl FnOnce(&mut Child)) -> 
 #[test]
 fn cold_and_warm_launches_show_the_same_first_accesses() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let (read, mapped) = (directory.file("read", 256), directory.file("mapped", 256));
     let rig = LaunchRig::new();
     let mut child = Child::spawn(1);
@@ -82,6 +84,7 @@ fn certain_and_not(recording: &Recording, path: &Path) -> (ExtentSet, ExtentSet)
 #[test]
 fn of_the_pages_that_a_fault_finds_in_memory_and_maps_none_is_certain() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let rig = LaunchRig::new();
     let mut child = Child::spawn(1);
     // Now and then the kernel finds a folio locked and maps the accessed page alone.
@@ -109,6 +112,7 @@ const TRIES_MAX: u32 = 20;
 #[test]
 fn pages_that_are_not_in_memory_are_not_mapped_along() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let (path, late) = (directory.file("absent", 256), directory.file("late", 256));
     let fetch_one = |path: &Path| {
         drop_cache(path);
@@ -151,6 +155,7 @@ fn joined(accesses: &[(String, Extent, bool)]) -> Vec<(String, ExtentSet)> {
 #[test]
 fn children_belong_to_the_launch_and_strangers_do_not() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let files = ["first", "second", "third", "strange"].map(|name| directory.file(name, 8));
     let rig = LaunchRig::new();
     let mut stranger = Child::spawn(1);
@@ -188,6 +193,7 @@ fn children_belong_to_the_launch_and_strangers_do_not() {
 #[test]
 fn what_its_user_may_not_see_is_not_in_a_recording() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let (open, secret) = (directory.file("open", 8), directory.file("secret", 8));
     let below = directory.path("private/below");
     std::fs::create_dir(directory.path("private")).expect("mkdir");
@@ -298,6 +304,7 @@ fn a_launch_ends_in_four_ways() {
 #[test]
 fn as_many_launches_as_are_bounded_are_told_apart() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let mut params = EngineParams::default();
     params.observe.file_ring_pages = 1_024;
     let rig = LaunchRig::with(&params, &LaunchParams::default());
@@ -419,6 +426,7 @@ fn insertions_are_recorded_where_the_kernel_reports_no_access() {
 #[test]
 fn block_requests_lead_back_to_files() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let (ours, theirs) = (directory.file("ours", 128), directory.file("theirs", 128));
     let rig = LaunchRig::new();
     let mut child = Child::spawn(1);
@@ -471,6 +479,7 @@ fn files_are_recorded_up_to_the_bound() {
     /// A thousand more than the bound.
     const FILES: usize = FILES_MAX + 1_000;
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     for number in 0..FILES {
         std::fs::write(directory.path(&format!("{number:05}")), b"x").expect("write");
     }

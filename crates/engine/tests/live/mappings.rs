@@ -4,7 +4,7 @@ use crate::rig::{Rig, demand_faults, params, settle, settle_at};
 use prepage_engine::{EngineParams, Executor};
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{HugePages, Machine};
+use prepage_kernel::testing::machine::{HugePages, Machine, PageCluster};
 use prepage_kernel::{maps, process};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
 use std::fs::File;
@@ -55,6 +55,7 @@ fn each_kind_is_fetched() {
 #[test]
 fn what_shared_memory_does_not_hold_is_not_made() {
     let _machine = Machine::with_swap();
+    let _cluster = PageCluster::none();
     let mut child = Child::spawn(PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let pages = child.map("memfd", PAGES);

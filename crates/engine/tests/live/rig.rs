@@ -12,6 +12,7 @@ use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
 use prepage_engine::{Engine, EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
+use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::open::{process_root, stat_in_root};
 use prepage_kernel::sched::sleep_us;
 use prepage_kernel::support::Support;
@@ -224,6 +225,16 @@ pub fn plan_of(file: FileId, pages: Range<u64>) -> Plan {
         files: vec![targets],
         ..Plan::default()
     }
+}
+
+/// For a test that counts on each access to a file being seen, and not only what is read into the page cache.
+pub fn needs_access_reports() {
+    let found = Support::probe().filemap_tracepoints;
+    let reports = [FilemapKind::GetPages, FilemapKind::Fault];
+    assert!(
+        reports.iter().all(|kind| found.contains(kind)),
+        "this test needs a kernel that reports file accesses (6.12)"
+    );
 }
 
 /// Parameters under which no signal counts as a repetition, and file accesses are observed in every switch.

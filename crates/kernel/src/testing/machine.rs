@@ -217,6 +217,26 @@ impl Drop for LruLists {
     }
 }
 
+/// How many pages a swap-in reads around the one that is asked for; as it was again at the end.
+pub struct PageCluster(String);
+
+impl PageCluster {
+    const SETTING: &str = "/proc/sys/vm/page-cluster";
+
+    /// None. Before 6.14 shared memory is read so from zram as well, where private memory is not.
+    pub fn none() -> PageCluster {
+        let before = std::fs::read_to_string(Self::SETTING).expect("read vm.page-cluster");
+        std::fs::write(Self::SETTING, "0").expect("set vm.page-cluster");
+        PageCluster(before)
+    }
+}
+
+impl Drop for PageCluster {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::SETTING, &self.0);
+    }
+}
+
 /// zswap, as it was again at the end.
 pub struct Zswap {
     before: String,

@@ -240,7 +240,7 @@ fn filemap_tracepoints_see_a_file_being_read_and_mapped() {
     assert_eq!(
         filemap.kinds().collect::<Vec<_>>(),
         FilemapKind::ALL,
-        "this test needs kernel 6.12"
+        "this test needs a kernel that reports file accesses (6.12)"
     );
     let cpus = sched::online_cpus().expect("CPUs");
     let mut rings =
@@ -305,7 +305,11 @@ fn a_page_fault_comes_before_what_it_maps() {
     let tracefs = Tracefs::open().expect("tracefs");
     let filemap = Filemap::find(&tracefs, &[FilemapKind::MapPages]).expect("formats");
     let ids = [&filemap.event_ids()[..], &[PAGE_FAULT]].concat();
-    assert_eq!(ids.len(), 2, "this test needs kernel 6.12");
+    assert_eq!(
+        ids.len(),
+        2,
+        "this test needs a kernel that reports file accesses (6.12)"
+    );
     let cpus = sched::online_cpus().expect("CPUs");
     let mut rings = TracepointRings::open(&ids, &cpus, 64, Wakeup::Bytes(4096)).expect("open");
     let mut bytes = vec![0; 64 * page::page_size() as usize];

@@ -1,6 +1,7 @@
 //! The paths that a traced tree of processes asks for. What needs processes of our own making is in tests/launch.rs.
 
 use prepage_kernel::path_calls::{PathCallKind, PathTracer, TraceEnd, Traced};
+use prepage_kernel::support::Support;
 use prepage_kernel::testing::held::HeldCommand;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use prepage_kernel::{clock, process, sched};
@@ -113,6 +114,16 @@ fn paths_of_sockets_are_seen_where_they_are_paths() {
     assert!(!calls.iter().any(|(_, path, _)| path.contains("abstract")));
 }
 
+/// Asked before anything is started: what waits for a later step of the test would wait forever.
+fn needs_single_pages() {
+    let fact = Support::probe().single_pages;
+    assert!(
+        fact.available,
+        "this test needs x86-64 and UFFD_FEATURE_WP_ASYNC (6.7): {}",
+        fact.detail
+    );
+}
+
 /// The kernel maps no pages around a fault in a traced process, nor in what it starts or forks, and does again when it is let go.
 #[test]
 fn each_page_that_a_traced_process_accesses_shows() {
@@ -120,6 +131,7 @@ fn each_page_that_a_traced_process_accesses_shows() {
     const SCRIPT: &str = "faults='read -r stat </proc/self/stat; set -- $stat; echo ${10}'; \
         eval \"$faults\"; sh -c \"$faults\"; ( ( eval \"$faults\" ) ); [ -z \"$STOP\" ] || until [ -e \"$STOP\" ]; do [ -e /no-such-file ]; done; sh -c \"$faults\"";
     let _machine = Machine::lock();
+    needs_single_pages();
     let directory = Directory::new();
     let stop = directory.path("stop");
     let faults = |output: &str| -> Vec<u64> {
@@ -144,7 +156,7 @@ fn each_page_that_a_traced_process_accesses_shows() {
     for process in 0..3 {
         assert!(
             traced[process] > bare[process] * 3 / 2,
-            "{traced:?} faults, {bare:?} without a tracer: this needs x86-64 and UFFD_FEATURE_WP_ASYNC (6.7+)"
+            "{traced:?} faults, {bare:?} without a tracer"
         );
     }
     assert!(traced[3] < bare[3] * 5 / 4, "{traced:?}, {bare:?}");
@@ -154,6 +166,7 @@ fn each_page_that_a_traced_process_accesses_shows() {
 #[test]
 fn of_a_process_that_is_let_go_no_descriptor_is_kept() {
     let _machine = Machine::lock();
+    needs_single_pages();
     let directory = Directory::new();
     let [ask, stop] = ["ask", "stop"].map(|name| directory.path(name));
     let script = format!(
@@ -175,11 +188,7 @@ fn of_a_process_that_is_let_go_no_descriptor_is_kept() {
     let (tracer, _) = trace(held.pid());
     let mut running = held.release();
     assert_eq!(running.line(), "traced");
-    assert_eq!(
-        descriptors(),
-        2,
-        "the shell's and perl's: this needs x86-64 and UFFD_FEATURE_WP_ASYNC (6.7+)"
-    );
+    assert_eq!(descriptors(), 2, "the shell's and perl's");
     std::fs::write(&ask, "").expect("write");
     assert_eq!(running.line(), "let go");
     eventually("perl's is closed", || descriptors() == 1);

@@ -86,6 +86,14 @@ fn check(result: libc::c_int, what: &str) {
     assert_eq!(result, 0, "{what}: {}", std::io::Error::last_os_error());
 }
 
+/// What a kernel needs for an action that not every one knows.
+fn needed_for(action: &str) -> &str {
+    match action {
+        "guard" => "this test needs MADV_GUARD_INSTALL (6.13)",
+        other => other,
+    }
+}
+
 fn act(action: &str, address: *mut u8) {
     match action {
         "verify" => return verify(address, &[1, WRITTEN]),
@@ -111,12 +119,12 @@ fn act(action: &str, address: *mut u8) {
             "unmap" => libc::munmap(at, size),
             "discard" => libc::madvise(at, size, libc::MADV_DONTNEED),
             "lock" => libc::mlock(at, size),
-            // MADV_GUARD_INSTALL, 6.13+.
+            // MADV_GUARD_INSTALL.
             "guard" => libc::madvise(at, size, 102),
             other => panic!("unknown action {other}"),
         }
     };
-    check(result, action);
+    check(result, needed_for(action));
 }
 
 /// Discards the other pages as soon as the first is brought in. Nobody takes the core from it meanwhile.

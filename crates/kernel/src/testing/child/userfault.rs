@@ -6,8 +6,8 @@ use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The monitor's descriptor, for the life of the child.
-static MONITOR: OnceLock<OwnedFd> = OnceLock::new();
+/// The monitor's descriptor, for the life of the child, and the features that it was opened with.
+static MONITOR: OnceLock<(OwnedFd, u64)> = OnceLock::new();
 
 const API: u64 = 0xaa;
 const FEATURE_PAGEFAULT_FLAG_WP: u64 = 1;
@@ -30,7 +30,7 @@ fn ask<const N: usize>(fd: &OwnedFd, request: u32, mut argument: [u64; N], what:
     assert_eq!(result, 0, "{what}: {}", std::io::Error::last_os_error());
 }
 
-fn open() -> OwnedFd {
+fn open(features: u64) -> OwnedFd {
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
     assert!(
@@ -40,18 +40,22 @@ fn open() -> OwnedFd {
     );
     // SAFETY: a descriptor that the kernel has just made for us and that nobody else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-    let features = FEATURE_PAGEFAULT_FLAG_WP | FEATURE_WP_UNPOPULATED;
-    ask(
-        &fd,
-        UFFDIO_API,
-        [API, features, 0],
-        "these tests need UFFD_FEATURE_WP_UNPOPULATED (6.4)",
-    );
+    let what = match features & FEATURE_WP_UNPOPULATED {
+        0 => "UFFDIO_API",
+        _ => "this test needs UFFD_FEATURE_WP_UNPOPULATED (6.4)",
+    };
+    ask(&fd, UFFDIO_API, [API, features, 0], what);
     fd
 }
 
-fn register(pages: &[*mut u8], mode: u64) {
-    let fd = MONITOR.get_or_init(open);
+/// Features are for what needs them alone: a kernel that lacks one refuses all. They are chosen once.
+fn register(pages: &[*mut u8], mode: u64, features: u64) -> &'static OwnedFd {
+    let (fd, chosen) = MONITOR.get_or_init(|| (open(features), features));
+    assert_eq!(
+        chosen & features,
+        features,
+        "a child marks pages before it monitors others"
+    );
     for &page in pages {
         ask(
             fd,
@@ -60,18 +64,19 @@ fn register(pages: &[*mut u8], mode: u64) {
             "UFFDIO_REGISTER",
         );
     }
+    fd
 }
 
 /// Registers pages: a fault on one that is missing waits for the monitor.
 pub(super) fn monitor(pages: &[*mut u8]) {
-    register(pages, MODE_MISSING);
+    register(pages, MODE_MISSING, 0);
 }
 
 /// Registers pages that are missing, and write-protects them: the page table then holds markers, which pagemap gives
 /// as swap entries.
 pub(super) fn mark(pages: &[*mut u8]) {
-    register(pages, MODE_MISSING | MODE_WP);
-    let fd = MONITOR.get_or_init(open);
+    let features = FEATURE_PAGEFAULT_FLAG_WP | FEATURE_WP_UNPOPULATED;
+    let fd = register(pages, MODE_MISSING | MODE_WP, features);
     for &page in pages {
         let argument = [page as u64, page_size(), WRITEPROTECT_MODE_WP];
         ask(fd, UFFDIO_WRITEPROTECT, argument, "UFFDIO_WRITEPROTECT");
@@ -97,7 +102,7 @@ pub(super) fn hold(pages: &[*mut u8]) {
 
 /// The monitor answers: the missing pages get their contents, and whoever waits goes on.
 pub(super) fn answer(pages: &[*mut u8]) {
-    let fd = MONITOR.get().expect("a monitor");
+    let (fd, _) = MONITOR.get().expect("a monitor");
     for &page in pages {
         let contents = contents(page);
         let argument = [page as u64, contents.as_ptr() as u64, page_size(), 0, 0];
