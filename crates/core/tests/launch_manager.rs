@@ -923,6 +923,41 @@ fn insertions_add_up_from_launch_to_launch() {
 }
 
 #[test]
+fn an_application_first_launched_warm_is_not_judged_by_warm_launches() {
+    let params = LaunchParams::default();
+    let app = App {
+        source: Source::Insertions,
+        launch_us: 14_900,
+        ..App::of(0, 0)
+    };
+    // Nothing was inserted; its paths are known.
+    let mut recording = app.recording(&[]);
+    recording.calls.push(PathCall {
+        kind: CallKind::Open,
+        path: "/etc/ld.so.preload".into(),
+        is_found: false,
+    });
+    let mut state = learned_from(&recording, &app, &params);
+    assert_eq!((state.phase, state.sequence.pages()), (Phase::Prefetch, 0));
+    let mut n_held_out = 0;
+    for _ in 0..40 {
+        let decision = begin(&mut state, &facts(&[]), &params);
+        n_held_out += u32::from(decision.is_held_out);
+        assert_eq!(decision.prefetch.is_none(), decision.is_held_out);
+        let warm = Measured {
+            launch_us: app.launch_us,
+            device_pages: 0,
+            ..measured(&app, &decision)
+        };
+        end(&mut state, None, &warm, &params);
+        assert_eq!(state.phase, Phase::Prefetch);
+    }
+    assert!(n_held_out > 0 && !state.was_cold);
+    assert_eq!((state.helped.len(), state.held_out.len()), (0, 0));
+    assert_eq!(state.warm_us, Some(app.launch_us));
+}
+
+#[test]
 fn a_rotational_device_gets_sorted_prefetch() {
     let (params, app) = (LaunchParams::default(), App::of(4, 400));
     let mut state = learned(&app, &params);

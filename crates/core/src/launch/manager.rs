@@ -376,7 +376,9 @@ pub fn end(
         LaunchEnd::Exit | LaunchEnd::Settled => state.ends_idle = false,
         LaunchEnd::Timeout => {}
     }
-    state.was_cold = measured.device_pages >= state.sequence.pages() / COLD_PART;
+    // One that was learned while all of it was in memory may have no pages: insertions show none. Every launch read as much.
+    let pages_if_cold = (state.sequence.pages() / COLD_PART).max(1);
+    state.was_cold = measured.device_pages >= pages_if_cold;
     if !state.was_cold {
         let own_us = match measured.help {
             Help::Helped => measured.launch_us.saturating_sub(measured.help_us),
