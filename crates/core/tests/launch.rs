@@ -821,6 +821,19 @@ fn a_launch_is_over_after_t_idle_or_t_timeout() {
 }
 
 #[test]
+fn the_length_of_a_launch_is_known_but_where_insertions_show_that_it_is_idle() {
+    let ends = [
+        LaunchEnd::Exit,
+        LaunchEnd::Settled,
+        LaunchEnd::Idle,
+        LaunchEnd::Timeout,
+    ];
+    let known = |source| ends.map(|end| end.is_of_length(source));
+    assert_eq!(known(Source::Accesses), [true; 4]);
+    assert_eq!(known(Source::Insertions), [true, true, false, true]);
+}
+
+#[test]
 fn huge_and_wrong_extents_are_bounded() {
     let huge = |file, start, len| Access {
         file,

@@ -100,7 +100,7 @@ fn facts(present_files: &[FileId]) -> LaunchFacts<'_> {
 fn measured(app: &App, decision: &Decision) -> Measured<'static> {
     Measured {
         began_ns: 1_000,
-        launch_us: app.launch_us / if decision.prefetch.is_some() { 2 } else { 1 },
+        launch_us: Some(app.launch_us / if decision.prefetch.is_some() { 2 } else { 1 }),
         help_us: 0,
         recording_us: 0,
         device_pages: app.pages(),
@@ -410,7 +410,7 @@ fn an_application_is_too_small_by_what_its_cold_launches_take() {
                     ..app.recording(&[])
                 };
                 let seen = Measured {
-                    launch_us: us,
+                    launch_us: Some(us),
                     device_pages,
                     ..measured(&app, &decision)
                 };
@@ -518,7 +518,7 @@ fn timed_launch(
     let is_held_out = decision.is_held_out;
     assert_eq!(decision.prefetch.is_none(), is_held_out);
     let seen = Measured {
-        launch_us: launch_us(is_held_out),
+        launch_us: Some(launch_us(is_held_out)),
         ..measured(app, &decision)
     };
     end(state, Some(&app.recording(&[])), &seen, params);
@@ -553,7 +553,7 @@ fn every_second_launch_is_held_out_until_it_is_known_whether_help_helps_and_ever
     for _ in 0..20 {
         let decision = begin(&mut state, &facts(&[]), &params);
         let seen = Measured {
-            launch_us: 50_000,
+            launch_us: Some(50_000),
             device_pages: 10,
             ..measured(&app, &decision)
         };
@@ -638,7 +638,7 @@ fn help_that_takes_as_long_as_it_can_gain_ends_with_the_first_launch_held_out() 
             assert_eq!(state.phase, Phase::Prefetch);
             let decision = begin(&mut state, &facts(&[]), &params);
             let seen = Measured {
-                launch_us: *launch_us,
+                launch_us: Some(*launch_us),
                 device_pages: *device_pages,
                 help_us,
                 ..measured(&app, &decision)
@@ -705,6 +705,53 @@ fn a_launch_that_recording_slowed_counts_only_where_none_has_an_end_without() {
         end(&mut state, Some(&app.recording(&[])), &measured, &params);
         assert_eq!(state.helped.is_empty(), !is_counted, "{last:?}");
     }
+}
+
+/// As of a program with a window on a kernel that reports insertions: what its launches show of their time is when they last
+/// read from the device, at once where they are helped.
+#[test]
+fn launches_of_which_nobody_knows_the_length_are_not_compared_and_not_short() {
+    let params = LaunchParams {
+        n_chk: 2,
+        n_chk_costly: 1_000_000,
+        holdout_every: 3,
+        ..LaunchParams::default()
+    };
+    let app = App {
+        source: Source::Insertions,
+        ..App::of(4, 400)
+    };
+    let mut state = LaunchState::default();
+    let (mut n_held_out, mut n_recorded) = (0, 0);
+    for launch in 0..40 {
+        let decision = begin(&mut state, &facts(&[]), &params);
+        n_held_out += u32::from(decision.is_held_out);
+        n_recorded += u32::from(decision.records);
+        let end_is = LaunchEnd::Idle;
+        let last_us = if decision.prefetch.is_some() { 0 } else { 900 };
+        let seen = Measured {
+            launch_us: end_is.is_of_length(app.source).then_some(last_us),
+            help_us: 100,
+            recording_us: 50_000,
+            // Some are warm.
+            device_pages: if launch % 5 == 4 { 0 } else { app.pages() },
+            end: end_is,
+            ..measured(&app, &decision)
+        };
+        // Of one that is held out, the beginning is missed.
+        let recording = decision.records && !decision.is_held_out;
+        let recording = recording.then(|| app.recording(&[]));
+        end(&mut state, recording.as_ref(), &seen, &params);
+        assert!(!state.is_left_alone(), "{:?}", state.phase);
+        assert!(!is_unclear(&state, &params));
+    }
+    assert_eq!(state.phase, Phase::Prefetch);
+    // No trial, and no check put off for what recording would cost.
+    assert!((10..=13).contains(&n_held_out), "{n_held_out} held out");
+    assert!(n_recorded > 20, "{n_recorded} recorded");
+    assert_eq!((state.helped.len(), state.held_out.len()), (0, 0));
+    assert_eq!((state.longest_us, state.warm_us), (0, None));
+    assert!(state.recording_share.abs() < f32::EPSILON);
 }
 
 #[test]
@@ -945,7 +992,7 @@ fn an_application_first_launched_warm_is_not_judged_by_warm_launches() {
         n_held_out += u32::from(decision.is_held_out);
         assert_eq!(decision.prefetch.is_none(), decision.is_held_out);
         let warm = Measured {
-            launch_us: app.launch_us,
+            launch_us: Some(app.launch_us),
             device_pages: 0,
             ..measured(&app, &decision)
         };
@@ -1128,7 +1175,7 @@ proptest! {
                     }
                 }
                 let device_pages = if launched.is_cold { app.pages() } else { 0 };
-                let launch_us = launched.launch_us;
+                let launch_us = Some(launched.launch_us);
                 let times = Measured { device_pages, launch_us, ..measured(&app, &decision) };
                 end(&mut state, seen.as_ref(), &times, &params);
                 prop_assert!(state.is_valid());

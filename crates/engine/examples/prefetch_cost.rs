@@ -82,7 +82,7 @@ impl Bench {
         let (result, _) = self.launch(decision, true);
         let recording = result.recording.expect("recorded");
         println!(
-            "learned: {} us, {} pages of {} files ({} without a name), {} calls (all: {}), {} lost",
+            "learned: {:?} us, {} pages of {} files ({} without a name), {} calls (all: {}), {} lost",
             result.measured.launch_us,
             recording.pages(),
             recording.files.len(),
@@ -111,7 +111,8 @@ impl Bench {
                     ..Decision::default()
                 };
                 let (result, begin_us) = self.launch(decision, false);
-                times_ms.push(result.measured.launch_us as f64 / 1e3);
+                let launch_us = result.measured.launch_us.expect("it has ended");
+                times_ms.push(launch_us as f64 / 1e3);
                 if is_prefetched {
                     begins_us.push(begin_us as f64);
                     last = Some(result);

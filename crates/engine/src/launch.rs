@@ -131,8 +131,9 @@ impl LaunchResult {
 pub struct MeasuredLaunch {
     /// When it began, in nanoseconds since 1970.
     pub began_ns: i64,
-    /// From its beginning to its end, in microseconds; without the idle time that showed the end.
-    pub launch_us: u64,
+    /// From its beginning to its end, in microseconds; without the idle time that showed the end. `None` where that does not say
+    /// how long it took ([`LaunchEnd::is_of_length`]).
+    pub launch_us: Option<u64>,
     /// What help took before the program began, or would have taken, in microseconds, as far as the caller knows.
     pub help_us: u64,
     /// Why it was taken to be over.

@@ -96,7 +96,8 @@ pub struct LaunchState {
     pub misses: Option<Misses>,
     /// Files that the launch last recorded used beyond those that a recording holds ([`Recording::files_left_out`]).
     pub files_left_out: u64,
-    /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed.
+    /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed. 0 where
+    /// none is known.
     pub longest_us: u64,
     /// The shortest launch that was not cold, in microseconds, without what help takes before it; `None` before the first.
     pub warm_us: Option<u64>,
@@ -187,8 +188,9 @@ pub struct Measured<'a> {
     /// When it began, in nanoseconds since 1970.
     pub began_ns: i64,
     /// From its beginning to its end, in microseconds; without the idle time that showed the end. What help costs before the
-    /// program begins belongs to it, as far as the caller knows: of a launch held out, what it waited for that does not.
-    pub launch_us: u64,
+    /// program begins belongs to it, as far as the caller knows: of a launch held out, what it waited for that does not. `None`
+    /// where its end does not say how long it took ([`LaunchEnd::is_of_length`]).
+    pub launch_us: Option<u64>,
     /// What help takes before the program begins, in microseconds; 0 where the caller does not know. It is part of a helped
     /// launch, and would be of one held out.
     pub help_us: u64,
@@ -368,8 +370,10 @@ pub fn end(
             Some(_) => 0,
             None => state.unusable.saturating_add(1),
         };
-        let share = measured.recording_us as f32 / measured.launch_us.max(1) as f32;
-        state.recording_share = share.min(1.0);
+        if let Some(launch_us) = measured.launch_us {
+            let share = measured.recording_us as f32 / launch_us.max(1) as f32;
+            state.recording_share = share.min(1.0);
+        }
     }
     match measured.end {
         LaunchEnd::Idle => state.ends_idle = true,
@@ -379,10 +383,10 @@ pub fn end(
     // One that was learned while all of it was in memory may have no pages: insertions show none. Every launch read as much.
     let pages_if_cold = (state.sequence.pages() / COLD_PART).max(1);
     state.was_cold = measured.device_pages >= pages_if_cold;
-    if !state.was_cold {
+    if let (false, Some(launch_us)) = (state.was_cold, measured.launch_us) {
         let own_us = match measured.help {
-            Help::Helped => measured.launch_us.saturating_sub(measured.help_us),
-            Help::HeldOut | Help::None => measured.launch_us,
+            Help::Helped => launch_us.saturating_sub(measured.help_us),
+            Help::HeldOut | Help::None => launch_us,
         };
         state.warm_us = Some(own_us.min(state.warm_us.unwrap_or(own_us)));
     }
@@ -436,8 +440,8 @@ fn profile(
     learn(sequence, recording, params.n_rawseq, *n_init == 0);
     learn_paths(sequence, recording);
     *n_init = n_init.saturating_add(1);
-    if !recording.is_path_profile {
-        *longest_us = measured.launch_us.max(*longest_us);
+    if let (false, Some(launch_us)) = (recording.is_path_profile, measured.launch_us) {
+        *longest_us = launch_us.max(*longest_us);
     }
     if state.n_init < params.n_rawseq {
         return Learned::Recorded;
@@ -547,9 +551,12 @@ fn note_changes(
     confirmed
 }
 
-/// Whether it is to be found out yet if help helps. Only of short launches: what help costs is little beside a longer one.
+/// Whether it is to be found out yet if help helps. Only of short launches: what help costs is little beside a longer one. Of
+/// those that end idle and of no known length, no trial would tell.
 pub fn is_unclear(state: &LaunchState, params: &LaunchParams) -> bool {
-    state.longest_us < params.trial_launch_us
+    let has_length = state.longest_us > 0 || !state.ends_idle;
+    has_length
+        && state.longest_us < params.trial_launch_us
         && state.held_out.len() < params.trial_samples
         && verdict(state, params).is_none()
 }
@@ -561,28 +568,26 @@ fn is_on_trial(state: &LaunchState, params: &LaunchParams) -> bool {
     was_helped && state.held_out.len() < state.helped.len() && is_unclear(state, params)
 }
 
-/// Compares helped launches with those held out. Only cold ones count: where everything was in memory there was nothing
-/// to help. Where launches do not tell for long, the medians decide, once: after that it takes more to change what was
+/// Compares helped launches with those held out. Only cold ones of a known length count: where everything was in memory there
+/// was nothing to help. Where launches do not tell for long, the medians decide, once: after that it takes more to change what was
 /// decided, so that chance does not.
 fn compare(
     state: &mut LaunchState,
     measured: &Measured<'_>,
     params: &LaunchParams,
 ) -> Option<Learned> {
-    if !state.was_cold {
-        return None;
-    }
+    let launch_us = measured.launch_us.filter(|_| state.was_cold)?;
     let is_trial_over = match measured.help {
         Help::Helped => {
-            state.helped.push(measured.launch_us);
+            state.helped.push(launch_us);
             false
         }
         Help::HeldOut => {
-            state.held_out.push(measured.launch_us);
-            if is_unclear(state, params) && is_short(measured.launch_us, params) {
+            state.held_out.push(launch_us);
+            if is_unclear(state, params) && is_short(launch_us, params) {
                 return Some(switch_off(state, OffReason::TooSmall, params));
             }
-            if is_beyond_help(state, measured, params) {
+            if is_beyond_help(state, launch_us, measured.help_us, params) {
                 return Some(switch_off(state, OffReason::NotHelping, params));
             }
             state.held_out.len() == params.trial_samples
@@ -605,12 +610,17 @@ fn compare(
 
 /// Whether a cold launch that was held out on trial was so short that help takes as long as it can gain: a helped launch is
 /// no shorter than a warm one. Where none was warm, nobody knows.
-fn is_beyond_help(state: &LaunchState, measured: &Measured<'_>, params: &LaunchParams) -> bool {
-    let Some(warm_us) = state.warm_us.filter(|_| measured.help_us > 0) else {
+fn is_beyond_help(
+    state: &LaunchState,
+    launch_us: u64,
+    help_us: u64,
+    params: &LaunchParams,
+) -> bool {
+    let Some(warm_us) = state.warm_us.filter(|_| help_us > 0) else {
         return false;
     };
-    let least_us = warm_us.saturating_add(measured.help_us) as f64;
-    let gains_from_us = measured.launch_us as f64 * f64::from(1.0 - params.gain_min);
+    let least_us = warm_us.saturating_add(help_us) as f64;
+    let gains_from_us = launch_us as f64 * f64::from(1.0 - params.gain_min);
     least_us > gains_from_us && is_unclear(state, params)
 }
 

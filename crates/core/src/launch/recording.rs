@@ -122,6 +122,15 @@ pub enum LaunchEnd {
     Timeout,
 }
 
+impl LaunchEnd {
+    /// Whether the time from a launch's beginning to this end is how long it took, by what shows the end. A launch that was
+    /// taken to be idle was over with the last page that it needed. Insertions show only what it had to read itself, and
+    /// not its use of what was fetched for it or was in memory: the better it was helped, the sooner it seems to be over.
+    pub const fn is_of_length(self, source: Source) -> bool {
+        !matches!((self, source), (Self::Idle, Source::Insertions))
+    }
+}
+
 /// What one launch showed, over all its processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {

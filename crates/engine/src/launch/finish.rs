@@ -57,9 +57,11 @@ pub struct Ended {
 /// What is known of the launch without looking anything up.
 pub fn unfinished(ended: &Ended) -> LaunchResult {
     let Ended { track, end, .. } = ended;
+    let seen = track.seen.as_ref();
+    let is_of_length = seen.is_none_or(|seen| end.is_of_length(seen.source));
     let measured = MeasuredLaunch {
         began_ns: track.launch.began_wall_ns,
-        launch_us: ended.launch_us,
+        launch_us: is_of_length.then_some(ended.launch_us),
         help_us: 0,
         end: *end,
         recording_us: ended.recording_us,

@@ -169,7 +169,7 @@ impl Accompanied {
     pub fn into_result(self, root_pid: i32, began_wall_ns: i64) -> LaunchResult {
         let measured = MeasuredLaunch {
             began_ns: began_wall_ns,
-            launch_us: self.launch_us,
+            launch_us: Some(self.launch_us),
             help_us: 0,
             end: self.end,
             recording_us: 0,

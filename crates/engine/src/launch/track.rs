@@ -329,7 +329,8 @@ impl Seen {
 
     /// When the launch last needed a page, in microseconds since it began: it read the page from the device, or accessed
     /// one of its launch sequence, which may have been fetched for it, for the first time. While there is no sequence,
-    /// every first access counts.
+    /// every first access counts. Where the kernel reports insertions only, what it read itself is all that is known: that
+    /// shows that it goes on, but not how long it took ([`prepage_core::launch::recording::LaunchEnd::is_of_length`]).
     pub fn last_need_us(&self, launch: &Launch) -> u64 {
         // In the order of the launch, not of the pages.
         let sequence = &launch.sequence;

@@ -273,7 +273,7 @@ fn a_launch_ends_in_four_ways() {
     let idle = rig.result();
     assert_eq!(idle.measured.end, LaunchEnd::Idle);
     assert!(
-        idle.measured.launch_us < 900_000 - 300_000,
+        idle.measured.launch_us.expect("known") < 900_000 - 300_000,
         "{:?}",
         idle.measured
     );
@@ -421,6 +421,32 @@ fn insertions_are_recorded_where_the_kernel_reports_no_access() {
     );
     let warm = record(&rig, &mut child, read);
     assert_eq!(accesses(&warm, &directory.0), [], "nothing was inserted");
+}
+
+#[test]
+fn nobody_knows_how_long_an_idle_launch_took_where_the_kernel_reports_no_access() {
+    let (_machine, directory) = (Machine::lock(), Directory::new());
+    let path = directory.file("read", 64);
+    let mut params = EngineParams::default();
+    params.observe.access_events = false;
+    let launch = LaunchParams {
+        t_idle_ms: 300,
+        ..LaunchParams::default()
+    };
+    let rig = LaunchRig::with(&params, &launch);
+    let mut child = Child::spawn(1);
+    drop_cache(&path);
+    let decision = Decision {
+        records: true,
+        ..prefetched(plan(&[(&path, 0, 64)], Vec::new()))
+    };
+    rig.begin(1, child.pid(), decision);
+    assert!(rig.launches.wait_prefetched(1, WAIT_MAX));
+    // It inserts none of these pages.
+    child.tell_file("readfile", &path, 0, 64);
+    let helped = rig.result().measured;
+    assert_eq!(helped.end, LaunchEnd::Idle);
+    assert_eq!((helped.help, helped.launch_us), (Help::Helped, None));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn line(record: &LaunchRecord) -> Vec<String> {
     row([
         phase(record.phase),
         help,
-        &ms(record.launch_us),
+        &or_none(record.launch_us.map(ms)),
         &or_none(record.last_block_us.map(ms)),
         &format!("{:?}", record.end).to_lowercase(),
         &record.device_pages.to_string(),

@@ -19,8 +19,9 @@ pub struct LaunchRecord {
     pub phase: Phase,
     /// What was decided for it.
     pub decision: DecisionRecord,
-    /// From its beginning to its end, in microseconds, without the idle time that showed the end.
-    pub launch_us: u64,
+    /// From its beginning to its end, in microseconds, without the idle time that showed the end. None where that does not
+    /// say how long it took: it was idle, on a kernel that reports no accesses.
+    pub launch_us: Option<u64>,
     /// Pages that it accessed in files whose names were not found.
     pub unresolved_pages: u64,
     /// Files that it accessed beyond those that a recording holds.

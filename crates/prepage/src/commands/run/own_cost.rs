@@ -29,12 +29,14 @@ pub fn charge(measured: &mut MeasuredLaunch, moments: &Moments) {
     } = *moments;
     let us = |from: Nanos, to: Nanos| to.saturating_sub(from) / 1_000;
     measured.help_us = us(asked, executed);
-    let alone_us = measured.launch_us.saturating_sub(us(began, executed));
-    measured.launch_us = match measured.help {
-        Help::Helped => measured.launch_us + us(asked, began),
-        Help::HeldOut => alone_us + us(asked, not_left_alone),
-        Help::None => alone_us,
-    };
+    measured.launch_us = measured.launch_us.map(|launch_us| {
+        let alone_us = launch_us.saturating_sub(us(began, executed));
+        match measured.help {
+            Help::Helped => launch_us + us(asked, began),
+            Help::HeldOut => alone_us + us(asked, not_left_alone),
+            Help::None => alone_us,
+        }
+    });
 }
 
 #[cfg(test)]
@@ -50,10 +52,10 @@ mod tests {
             began: 4_000_000,
             executed: 5_000_000,
         };
-        let charged = |help| {
+        let charged_of = |launch_us, help| {
             let mut measured = MeasuredLaunch {
                 began_ns: 0,
-                launch_us: 10_000,
+                launch_us,
                 help_us: 0,
                 end: LaunchEnd::Exit,
                 recording_us: 0,
@@ -64,8 +66,11 @@ mod tests {
             charge(&mut measured, &moments);
             (measured.launch_us, measured.help_us)
         };
-        assert_eq!(charged(Help::Helped), (13_000, 4_000));
-        assert_eq!(charged(Help::HeldOut), (9_400, 4_000));
-        assert_eq!(charged(Help::None), (9_000, 4_000));
+        let charged = |help| charged_of(Some(10_000), help);
+        assert_eq!(charged(Help::Helped), (Some(13_000), 4_000));
+        assert_eq!(charged(Help::HeldOut), (Some(9_400), 4_000));
+        assert_eq!(charged(Help::None), (Some(9_000), 4_000));
+        // What is not known stays so.
+        assert_eq!(charged_of(None, Help::Helped), (None, 4_000));
     }
 }
