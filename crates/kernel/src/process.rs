@@ -131,6 +131,11 @@ pub fn bytes_read(pid: i32) -> Result<u64> {
     text::read_field(&format!("/proc/{pid}/io"), "read_bytes:")
 }
 
+/// The same of the calling thread alone: what it submits, whoever completes it.
+pub fn bytes_read_by_thread() -> Result<u64> {
+    text::read_field("/proc/thread-self/io", "read_bytes:")
+}
+
 /// The children of a process, of all its threads (/proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN).
 /// The kernel promises completeness only for processes that stand still.
 pub fn children(pid: i32) -> Result<Vec<i32>> {

@@ -23,6 +23,7 @@ use prepage_kernel::block::open_by_number;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::{look_up_in_root, read_directory_in_root, read_link_in_root};
 use prepage_kernel::page::page_size;
+use prepage_kernel::process::bytes_read_by_thread;
 use prepage_kernel::readahead;
 use prepage_kernel::sched::{self, Policy};
 use serde::{Deserialize, Serialize};
@@ -374,9 +375,10 @@ impl Prefetch {
         let submitted_us = self.now_us();
         reader.wait_for_all();
         let completed_us = self.now_us();
+        let pages = reader.pages_read();
         let is_complete = !self.is_cancelled();
         let mut state = self.lock();
-        state.outcome.pages = reader.pages;
+        state.outcome.pages = pages;
         state.outcome.calls = reader.calls;
         state.outcome.submitted_us = is_complete.then_some(submitted_us);
         state.outcome.completed_us = is_complete.then_some(completed_us);
@@ -445,18 +447,51 @@ struct Reader {
     /// Reads submitted and not known to be complete, oldest first.
     in_flight: VecDeque<(Arc<OwnedFd>, Extent)>,
     in_flight_pages: u64,
+    /// Pages that were not in memory, of the reads of which that was asked.
     pages: u64,
     calls: u64,
+    sum: Sum,
+}
+
+/// What the kernel sums up of the bytes that it has devices read for a thread.
+#[derive(Clone, Copy, Default)]
+enum Sum {
+    /// Not asked for.
+    #[default]
+    NotNeeded,
+    /// So many bytes when the reads began that only this counts.
+    Since(u64),
+    /// It does not sum them up.
+    Unknown,
 }
 
 impl Reader {
     /// Asks for what is not in memory.
     fn submit(&mut self, file: &Arc<OwnedFd>, extent: Extent) {
-        // Where that cannot be asked, everything counts as read.
-        let cached = cached_count(file.as_fd(), extent);
-        if cached < extent.len && self.ask(file, extent) {
+        self.submit_beyond(file, extent, cached_count(file.as_fd(), extent));
+    }
+
+    /// Asks for what is not in memory, of which that is known; else for everything, most of which may be there: then what the
+    /// device reads for this thread counts, from here on for all its reads. mincore(2) says of a file that is not ours that
+    /// all of it is there.
+    fn submit_beyond(&mut self, file: &Arc<OwnedFd>, extent: Extent, cached: Option<u64>) {
+        if let (None, Sum::NotNeeded) = (cached, self.sum) {
+            self.sum = bytes_read_by_thread().map_or(Sum::Unknown, Sum::Since);
+        }
+        let cached = cached.unwrap_or(0);
+        let is_asked = cached < extent.len && self.ask(file, extent);
+        if is_asked && !matches!(self.sum, Sum::Since(_)) {
             self.pages += extent.len - cached;
         }
+    }
+
+    /// Pages that the device has read. Where nobody can say, all that were asked for.
+    fn pages_read(&self) -> u64 {
+        let Sum::Since(before) = self.sum else {
+            return self.pages;
+        };
+        let bytes = bytes_read_by_thread().map_or(0, |now| now.saturating_sub(before));
+        self.pages + bytes / page_size()
     }
 
     /// Asks for pages. Returns whether they may be in flight: a hint, and what cannot be read ahead is read on demand.
@@ -500,4 +535,41 @@ impl Reader {
 fn wait_for(file: &OwnedFd, page: u64) {
     // Behind the end of a file that was truncated meanwhile there is nothing to wait for.
     let _ = rustix::io::pread(file, &mut [0u8], page * page_size());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prepage_kernel::testing::machine::{Directory, Machine};
+    use prepage_kernel::testing::page_cache::drop_cache;
+    use std::fs::File;
+
+    #[test]
+    fn where_the_page_cache_cannot_be_asked_what_the_device_reads_counts() {
+        let (_machine, directory) = (Machine::lock(), Directory::new());
+        let path = directory.file("file", 64);
+        let file = Arc::new(OwnedFd::from(File::open(&path).expect("open")));
+        let read = |reads: &[(u64, u64, Option<u64>)]| {
+            let mut reader = Reader::default();
+            for &(start, len, cached) in reads {
+                reader.submit_beyond(&file, Extent::new(start, len), cached);
+            }
+            reader.wait_for_all();
+            (reader.pages_read(), reader.calls)
+        };
+        drop_cache(&path);
+        assert_eq!(read(&[(8, 32, None)]), (32, 1));
+        assert_eq!(read(&[(8, 32, None)]), (0, 1), "it is in memory");
+        assert_eq!(read(&[(32, 16, None)]), (8, 1), "half of it is");
+        // Of some files it can be asked.
+        drop_cache(&path);
+        assert_eq!(
+            read(&[(0, 4, Some(0)), (8, 4, None), (16, 4, Some(0))]),
+            (12, 3)
+        );
+        assert_eq!(
+            read(&[(0, 4, Some(4)), (8, 4, None), (24, 4, Some(0))]),
+            (4, 2)
+        );
+    }
 }

@@ -185,11 +185,14 @@ pub fn cached(file: BorrowedFd<'_>, pages: &ExtentSet) -> ExtentSet {
         .collect()
 }
 
-/// How many of these pages are in the page cache; 0 where that cannot be asked (before 6.5). One call, but for an overlay.
-pub fn cached_count(file: BorrowedFd<'_>, pages: Extent) -> u64 {
+/// How many of these pages are in the page cache; `None` where that cannot be asked (before 6.5; from 6.13 on of a file that we
+/// could neither write nor own). One call, but for an overlay.
+pub fn cached_count(file: BorrowedFd<'_>, pages: Extent) -> Option<u64> {
     let (start, len) = (pages.start * page_size(), pages.len * page_size());
-    match cachestat(file, start, len).map_or(0, |stat| stat.cached) {
-        0 if is_overlay(file) => cached(file, &ExtentSet::from(vec![pages])).pages(),
+    match cachestat(file, start, len).ok().map(|stat| stat.cached) {
+        None | Some(0) if is_overlay(file) => {
+            Some(cached(file, &ExtentSet::from(vec![pages])).pages())
+        }
         count => count,
     }
 }

@@ -94,7 +94,7 @@ pub fn used_by_others(pid: i32, mapping: &Mapping, pages: &ExtentSet) -> ExtentS
     };
     let count = |pages: Extent| {
         let start = mapping.page_of_file(pages.start);
-        cached_count(object.as_fd(), Extent::new(start, pages.len))
+        cached_count(object.as_fd(), Extent::new(start, pages.len)).unwrap_or(0)
     };
     let cached = within.extents().iter().map(|extent| extent.counted(&count));
     cached.flat_map(Vec::from).collect()
