@@ -20,7 +20,8 @@
 //!
 //! **Left as they are**: processes with a seccomp filter, which may end them for an unexpected call; children that share
 //! their parent's memory, until they execute a program; shared mappings, some of which are devices'; text that leaves too
-//! little of its last page; other architectures than x86-64. There an access shows with what was mapped around it.
+//! little of its last page; other architectures than x86-64; everything before 6.7. There an access shows with
+//! what was mapped around it.
 
 mod stub;
 
@@ -31,6 +32,7 @@ use crate::process;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 /// UFFD_USER_MODE_ONLY (5.11+): such a descriptor needs no rights. The stub has its value.
 const USER_MODE_ONLY: i32 = 1;
@@ -49,6 +51,8 @@ const UFFDIO_REGISTER: u32 = rustix::ioctl::opcode::read_write::<[u64; 4]>(0xaa,
 /// The processes in which each page faults by itself.
 #[derive(Debug, Default)]
 pub(crate) struct FaultAround {
+    /// Whether this kernel can ([`probe`]). Where it cannot, no process is changed for it.
+    is_possible: bool,
     /// Threads that are about to call userfaultfd(2) in the stub.
     beginning: HashSet<i32>,
     /// Threads in that call.
@@ -63,9 +67,19 @@ pub(crate) struct FaultAround {
 }
 
 impl FaultAround {
+    /// Of a tracer that has no tracee yet. Asks the kernel once.
+    pub fn new() -> Self {
+        static IS_POSSIBLE: OnceLock<bool> = OnceLock::new();
+        Self {
+            is_possible: *IS_POSSIBLE.get_or_init(|| probe().is_ok()),
+            ..Self::default()
+        }
+    }
+
     /// This thread stands where it begins; or, if that was seen before, is interrupted or continued.
     pub fn begun(&mut self, tid: i32) {
         if self.begun.insert(tid)
+            && !self.fork_stubs.is_empty()
             && let Some(at) = self.fork_stub(tid)
             && stub::begin_forked(tid, at).is_some()
         {
@@ -85,7 +99,9 @@ impl FaultAround {
     /// This process has executed a program, and stands before its first instruction.
     pub fn executed(&mut self, pid: i32) {
         self.forget(pid);
-        if let Some(given) = stub::begin_executed(pid) {
+        if self.is_possible
+            && let Some(given) = stub::begin_executed(pid)
+        {
             self.beginning.insert(pid);
             self.fork_stubs.extend(given.fork_stub.map(|at| (pid, at)));
         }
@@ -193,4 +209,32 @@ fn ask<const N: usize>(descriptor: &OwnedFd, request: u32, mut argument: [u64; N
         )
     };
     result == 0
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::ptrace::{self, Seen};
+    use crate::testing::sleeping::Sleeping;
+
+    /// Whether a process that has executed a program, and stands still, is to go on elsewhere.
+    fn is_changed(fault_around: &mut FaultAround) -> bool {
+        let process = Sleeping::spawn();
+        let pid = process.pid();
+        ptrace::seize(pid).expect("seize");
+        ptrace::interrupt(pid).expect("interrupt");
+        while !matches!(ptrace::wait(true).expect("wait"), Seen::Stopped(tid, _) if tid == pid) {}
+        let before = ptrace::instruction_pointer(pid).expect("its registers");
+        fault_around.executed(pid);
+        before != ptrace::instruction_pointer(pid).expect("its registers")
+    }
+
+    #[test]
+    fn no_process_is_changed_where_the_kernel_cannot_keep_from_mapping_around_faults() {
+        let mut never = FaultAround::default();
+        assert!(!is_changed(&mut never));
+        assert!(never.beginning.is_empty() && never.fork_stubs.is_empty());
+        let mut as_here = FaultAround::new();
+        assert_eq!(is_changed(&mut as_here), probe().is_ok());
+    }
 }

@@ -221,7 +221,7 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
         Tracer {
             visit,
             threads: HashMap::new(),
-            fault_around: FaultAround::default(),
+            fault_around: FaultAround::new(),
             keeps_rights: capabilities >> CAP_SYS_PTRACE & 1 != 0,
             traced: Traced {
                 calls: 0,
