@@ -177,7 +177,8 @@ pub enum Action {
         pages: ExtentSet,
     },
     /// Have the kernel reclaim, where a memory limit above an application, or the machine, leaves less than what is out of its
-    /// plan: see [`crate::ahead`]. A switch that begins ends it.
+    /// plan: see [`crate::ahead`]. A switch that begins ends it: [`Action::Observe`] does where no onset is awaited, and so does
+    /// [`Action::Fetch`] for what was observed as unplanned faults so far.
     Reclaim {
         /// What those need that may be switched to next; all of it is in where an application is in use.
         needs: Vec<Need>,
@@ -354,10 +355,11 @@ impl Machine {
                 switching.faults += count;
                 let is_unplanned = switching.source == Source::Unplanned;
                 let faults = switching.faults;
-                match is_unplanned && tracked.is_switch_by_size(faults) {
-                    true => tracked.prove(now, &app, Source::Onset, self.mode),
-                    false => Vec::new(),
+                if !is_unplanned || !tracked.is_switch_by_size(faults) {
+                    return Vec::new();
                 }
+                self.ahead.stop();
+                tracked.prove(now, &app, Source::Onset, self.mode)
             }
             Event::Fetched { app, switch } => {
                 let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
@@ -448,6 +450,7 @@ impl Machine {
             switching.source == Source::Unplanned && is_onset
         };
         if tracked.switching.as_ref().is_some_and(is_same) {
+            self.ahead.stop();
             return tracked.prove(now, app, source, self.mode);
         }
         let is_unplanned = source == Source::Unplanned;
@@ -474,7 +477,9 @@ impl Machine {
         }
         let number = tracked.next_number;
         tracked.next_number += 1;
-        self.ahead.stop();
+        if !is_unplanned {
+            self.ahead.stop();
+        }
         // A switch that nothing is fetched for is there to be observed.
         let files = !mode.fetches() || tracked.file_watch.takes_one();
         let switching = tracked.switching.insert(Switching {
@@ -513,7 +518,8 @@ impl Machine {
             Source::Onset => tracked.last_end = Some(now),
             Source::Unplanned => tracked.last_unplanned_end = Some(now),
         }
-        if switching.source != Source::Unplanned {
+        let is_switch = switching.source != Source::Unplanned;
+        if is_switch {
             switching.tell(&mut tracked.rest, cause, &self.params);
         }
         tracked.collecting = Some(Collecting {
@@ -522,13 +528,17 @@ impl Machine {
             cause,
             superseded: false,
         });
-        self.look_ahead(now);
+        if is_switch {
+            self.look_ahead(now);
+        }
         vec![collect]
     }
 
     /// Has headroom looked after from now on, unless a switch is under way, nothing is fetched, or there is nobody to fetch for.
+    /// What unplanned faults began is no switch here: there is no time in which no application does something in the background.
     fn look_ahead(&mut self, now: Nanos) {
-        let is_switching = self.apps.values().any(|app| app.switching.is_some());
+        let mut under_way = self.apps.values().filter_map(|app| app.switching.as_ref());
+        let is_switching = under_way.any(|switching| switching.source != Source::Unplanned);
         match self.mode.fetches() && !is_switching && !self.apps.is_empty() {
             true => self.ahead.begin_anew(now, &self.params.reclaim),
             false => self.ahead.stop(),

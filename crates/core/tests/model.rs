@@ -440,8 +440,10 @@ impl Model {
                 } => {
                     assert!(mode.fetches() && *wanted == mode);
                     assert!(!needs.is_empty());
+                    for app in self.apps.keys() {
+                        assert!(self.machine.awaits_onset(app), "somebody waits");
+                    }
                     for Need { app, plan, .. } in needs {
-                        assert!(!self.machine.is_switching(app), "somebody waits");
                         assert_eq!(plan, self.machine.app(app).expect("it is tracked").plan());
                         assert!(plan.anon_pages() > 0 && self.machine.rest_left(app) == 0);
                     }
@@ -1073,6 +1075,84 @@ fn a_switch_that_the_plan_does_not_know_teaches_by_its_size() {
 }
 
 #[test]
+fn what_is_done_in_the_background_leaves_the_reclaim_ahead_as_it_was() {
+    let params = Params::default();
+    let after_ms = params.reclaim.after_ms;
+    // After a switch to one application, the others do something every `every_ms`, each time for as long as that is quiet.
+    // Returns when headroom is looked after within two minutes, in milliseconds after the switch.
+    let looks = |others: u8, every_ms: usize| {
+        let (mut model, instance) = tracked(params.clone());
+        let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+        (0..4).for_each(|_| switch(&mut model, instance, &all));
+        for app in 1..=others {
+            let keeps_profile = false;
+            model.run(Step::Track { app, keeps_profile });
+        }
+        let mut machine = model.machine;
+        let start = model.now + 10_000 * NANOS_PER_MS;
+        let (app, source) = (id(0), Source::Focus);
+        machine.step(start, Event::Begin { app, source });
+        machine.step(start, Event::End { app: id(0) });
+        let mut looked_after = Vec::new();
+        let mut tick_to = |machine: &mut Machine, until: Nanos| {
+            while let Some(now) = machine.deadline().filter(|due| *due <= until) {
+                let actions = machine.step(now, Event::Tick);
+                if actions.iter().any(|a| matches!(a, Action::Reclaim { .. })) {
+                    looked_after.push((now - start) / NANOS_PER_MS);
+                }
+            }
+        };
+        for (turn, ms) in (0..120_000).step_by(every_ms).enumerate() {
+            let now = start + ms * NANOS_PER_MS;
+            tick_to(&mut machine, now);
+            for app in 1..=others {
+                // In turns.
+                if turn % usize::from(others) == usize::from(app - 1) {
+                    let (app, source) = (id(app), Source::Unplanned);
+                    let begun = machine.step(now, Event::Begin { app, source });
+                    assert!(begun.iter().any(|a| matches!(a, Action::Observe { .. })));
+                }
+            }
+        }
+        tick_to(&mut machine, start + 120_000 * NANOS_PER_MS);
+        looked_after
+    };
+    let undisturbed: Vec<u64> = (1..=6).map(|n| ((1 << n) - 1) * after_ms).collect();
+    // Some observation is always under way, or one ends every three seconds.
+    assert_eq!(looks(20, 125), undisturbed);
+    assert_eq!(looks(1, 3_000), undisturbed);
+}
+
+#[test]
+fn unplanned_faults_that_prove_to_be_a_switch_end_the_reclaim_ahead() {
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    let begin = |source| Event::Begin { app: id(0), source };
+    let (count, last_at) = (33, 0);
+    let faults = Event::DemandFaults {
+        app: id(0),
+        count,
+        last_at,
+    };
+    for proof in [begin(Source::Onset), begin(Source::Focus), faults] {
+        let (mut model, instance) = tracked(Params::default());
+        (0..4).for_each(|_| switch(&mut model, instance, &all));
+        let (mut machine, cap_ms) = (model.machine, Params::default().switch.cap_ms);
+        let now = model.now + 10_000 * NANOS_PER_MS;
+        // It is due as soon as unplanned faults are observed, and so it stays.
+        let under_pressure = false;
+        machine.step(now, Event::Pressure { under_pressure });
+        let due = machine.deadline().expect("it is looked ahead");
+        let began = due - 50 * NANOS_PER_MS;
+        machine.step(began, begin(Source::Unplanned));
+        assert_eq!(machine.deadline(), Some(due));
+        machine.step(began + NANOS_PER_MS, proof);
+        let deadline = machine.deadline();
+        assert_eq!(deadline, Some(began + cap_ms * NANOS_PER_MS));
+        assert_eq!(machine.step(due, Event::Tick), Vec::new());
+    }
+}
+
+#[test]
 fn what_was_switched_to_last_and_what_was_announced_last_may_be_in_use() {
     let (mut model, instance) = tracked(Params::default());
     let all = ExtentSet::from(vec![Extent::new(0, 128)]);
@@ -1152,7 +1232,10 @@ fn switch_by(model: &mut Model, instance: Instance, accessed: &ExtentSet, source
         fetched,
         ..AnonObservation::default()
     };
-    model.run(Step::Deadline);
+    // Headroom may be due to be looked after before the switch is to end.
+    while model.machine.is_switching(&id(0)) {
+        model.run(Step::Deadline);
+    }
     let seen = Observation {
         anon: [(instance, seen)].into(),
         ..Observation::default()

@@ -45,7 +45,7 @@ pub struct Reclaimed {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Raised by each switch: what was asked for before is not gone on with.
+    /// Raised by each switch, not by what is only observed: what was asked for before is not gone on with.
     generation: AtomicU64,
     times: AtomicU64,
     bytes: AtomicU64,

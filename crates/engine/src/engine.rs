@@ -136,6 +136,7 @@ impl Engine {
         let switch = self.switches.entry(app.clone()).or_default();
         if std::mem::take(&mut switch.awaits_onset) {
             // What was observed as unplanned faults turned out to be a switch.
+            self.reclaimer.stop();
             switch.copy = self.aims.remove(app).or(switch.copy.take());
             self.refresh_due.push(app.clone());
             self.observer.ring_done();
@@ -166,7 +167,10 @@ impl Engine {
     /// Before the fetch, so that nothing of it is missed; hence only what takes microseconds. The rest is done in
     /// [`Executor::events`], once the fetch has begun.
     fn observe(&mut self, now: Nanos, app: &AppId, files: bool, awaits_onset: bool) {
-        self.reclaimer.stop();
+        // Who awaits the onset of a switch observes what an application does in the background, which some do all the time.
+        if !awaits_onset {
+            self.reclaimer.stop();
+        }
         if let (true, false, Some(trace)) = (files, self.records_files(), &self.trace) {
             // A kernel that refuses now shows in a switch without file events.
             let _ = trace.enable();
