@@ -231,10 +231,13 @@ struct Tracked {
     file_watch: FileWatch,
     switching: Option<Switching>,
     collecting: Option<Collecting>,
+    /// When something last said that it is switched to, whether a switch began by that or not: see [`Machine::in_use`].
+    /// Unplanned faults say so only where they prove to be a switch.
+    last_signal: Option<Nanos>,
+    /// When something else than demand faults last did.
+    last_announced: Option<Nanos>,
     last_begin: Option<Nanos>,
     last_end: Option<Nanos>,
-    /// Of those that something else than demand faults began.
-    last_announced_end: Option<Nanos>,
     /// Of those that faults began on pages that were not planned, and that need not have been switches: they count for nothing
     /// else here, except once they were found to be switches.
     last_unplanned_end: Option<Nanos>,
@@ -441,6 +444,7 @@ impl Machine {
             Source::Onset if tracked.doubts_onset(now, params) => Source::Unplanned,
             source => source,
         };
+        tracked.note_signal(now, source);
         if self.mode == Mode::Off || !tracked.heeds(now, source, params) {
             return Vec::new();
         }
@@ -510,17 +514,13 @@ impl Machine {
             return Vec::new();
         };
         let collect = switching.collect(app, tracked.model.known());
-        match switching.source {
-            Source::Explicit | Source::Focus | Source::Thaw => {
-                tracked.last_end = Some(now);
-                tracked.last_announced_end = Some(now);
-            }
-            Source::Onset => tracked.last_end = Some(now),
-            Source::Unplanned => tracked.last_unplanned_end = Some(now),
-        }
         let is_switch = switching.source != Source::Unplanned;
-        if is_switch {
-            switching.tell(&mut tracked.rest, cause, &self.params);
+        match is_switch {
+            true => {
+                tracked.last_end = Some(now);
+                switching.tell(&mut tracked.rest, cause, &self.params);
+            }
+            false => tracked.last_unplanned_end = Some(now),
         }
         tracked.collecting = Some(Collecting {
             switching,
@@ -558,16 +558,17 @@ impl Machine {
     }
 
     /// The application that was switched to last, and the one that was so by more than demand faults, which may be those of
-    /// timers in the background.
+    /// timers in the background. Which switch ended last says nothing: who goes on to another application leaves the demand of
+    /// the one before behind, and that may last longer.
     fn in_use(&self) -> Vec<AppId> {
-        let last = |end: fn(&Tracked) -> Option<Nanos>| {
-            let ends = self
+        let last = |signal: fn(&Tracked) -> Option<Nanos>| {
+            let signals = self
                 .apps
                 .iter()
-                .filter_map(|(id, app)| Some((end(app)?, id)));
-            ends.max().map(|(_, id)| id)
+                .filter_map(|(id, app)| Some((signal(app)?, id)));
+            signals.max().map(|(_, id)| id)
         };
-        let both = [last(|app| app.last_end), last(|app| app.last_announced_end)];
+        let both = [last(|app| app.last_signal), last(|app| app.last_announced)];
         let both: BTreeSet<&AppId> = both.into_iter().flatten().collect();
         both.into_iter().cloned().collect()
     }
@@ -609,6 +610,8 @@ impl Machine {
         }
         if record.void.is_none() {
             tracked.last_end = tracked.last_end.max(Some(collecting.ended));
+            // What unplanned faults began was a switch from the first of them on.
+            tracked.last_signal = tracked.last_signal.max(Some(collecting.switching.began));
         }
         tracked.false_onsets = match (record.void, record.source) {
             (Some(Void::Reclaimed | Void::Background), Source::Onset) => {
@@ -648,9 +651,20 @@ impl Tracked {
             )
     }
 
+    /// Notes what says which application is in use. A signal that begins no switch does as well: that of an application whose
+    /// switch is still under way when one comes back to it, or that is left alone.
+    fn note_signal(&mut self, now: Nanos, source: Source) {
+        if source != Source::Unplanned {
+            self.last_signal = Some(now);
+        }
+        if source.is_announced() {
+            self.last_announced = Some(now);
+        }
+    }
+
     /// What was observed as unplanned faults is a switch: what was seen of it counts, and its plan is fetched from now on.
     fn prove(&mut self, now: Nanos, app: &AppId, source: Source, mode: Mode) -> Vec<Action> {
-        self.last_begin = Some(now);
+        (self.last_begin, self.last_signal) = (Some(now), Some(now));
         let Some(switching) = &mut self.switching else {
             return Vec::new();
         };
@@ -664,11 +678,12 @@ impl Tracked {
     fn heeds(&self, now: Nanos, source: Source, params: &SwitchParams) -> bool {
         let within = |last, ms| is_within(now, last, ms);
         let under_way = self.switching.as_ref().map(|switching| switching.source);
-        let is_announced = source.is_announced();
         // Faults in the background may have begun a switch: a user's signal begins another, unless the faults are what it
         // led to.
         let repeat_ms = match under_way {
-            Some(Source::Onset) if is_announced => params.repeat_ms.min(params.onset_window_ms),
+            Some(Source::Onset) if source.is_announced() => {
+                params.repeat_ms.min(params.onset_window_ms)
+            }
             _ => params.repeat_ms,
         };
         let pause_ms = params.onset_pause_ms;

@@ -21,7 +21,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether somebody says that it is a switch: demand faults may be those of something in the background.
+    /// Whether it is more than demand faults, which an application may have in the background.
     pub fn is_announced(self) -> bool {
         matches!(self, Self::Explicit | Self::Focus | Self::Thaw)
     }

@@ -1192,6 +1192,114 @@ fn what_was_switched_to_last_and_what_was_announced_last_may_be_in_use() {
     assert_eq!(in_use_after(Source::Onset), [id(1)]);
 }
 
+/// A machine that follows two applications, of the first of which something is planned, and when that is so.
+fn two_tracked() -> (Machine, Nanos) {
+    let (mut model, instance) = tracked(Params::default());
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    (0..4).for_each(|_| switch(&mut model, instance, &all));
+    let keeps_profile = false;
+    model.run(Step::Track {
+        app: 1,
+        keeps_profile,
+    });
+    (model.machine, model.now + 10_000 * NANOS_PER_MS)
+}
+
+/// Who is in use when headroom is looked after next. Meanwhile all switches end.
+fn in_use_next(machine: &mut Machine) -> Vec<AppId> {
+    loop {
+        let due = machine.deadline().expect("it is looked ahead");
+        for action in machine.step(due, Event::Tick) {
+            if let Action::Reclaim { in_use, .. } = action {
+                return in_use;
+            }
+        }
+    }
+}
+
+#[test]
+fn who_was_switched_to_last_is_in_use_whichever_switch_ends_last() {
+    // Each switch of `signals`, in milliseconds; all last until the applications of `ends` end theirs.
+    let in_use = |signals: &[(u64, u8, Source)], ends: &[u8]| {
+        let (mut machine, start) = two_tracked();
+        let at = |ms: u64| start + ms * NANOS_PER_MS;
+        for &(ms, app, source) in signals {
+            let app = id(app);
+            machine.step(at(ms), Event::Begin { app, source });
+        }
+        for (ms, &app) in (600..).zip(ends) {
+            machine.step(at(ms), Event::End { app: id(app) });
+        }
+        in_use_next(&mut machine)
+    };
+    for source in [Source::Explicit, Source::Focus, Source::Thaw] {
+        let there_and_back = [(0, 0, source), (200, 1, source), (400, 0, source)];
+        assert_eq!(in_use(&there_and_back, &[0, 1]), [id(0)]);
+        assert_eq!(in_use(&there_and_back[..2], &[1, 0]), [id(1)]);
+    }
+    // What faults begin may be in the background.
+    let signals = [(0, 0, Source::Focus), (200, 1, Source::Onset)];
+    assert_eq!(in_use(&signals, &[1, 0]), [id(0), id(1)]);
+    let signals = [(0, 0, Source::Focus), (200, 1, Source::Unplanned)];
+    assert_eq!(in_use(&signals, &[1, 0]), [id(0)]);
+    // Both confirm that it is a switch.
+    for proof in [Source::Onset, Source::Focus] {
+        let proven = [signals[0], signals[1], (250, 1, proof)];
+        let expected: &[AppId] = match proof {
+            Source::Focus => &[id(1)],
+            _ => &[id(0), id(1)],
+        };
+        assert_eq!(in_use(&proven, &[1, 0]), expected);
+    }
+}
+
+#[test]
+fn unplanned_faults_that_were_a_switch_say_who_is_in_use() {
+    let (_, instance) = tracked(Params::default());
+    // Who is in use after so many unplanned faults, and on so many pages as the observation finds.
+    let in_use = |count: u64, found: u64| {
+        let (mut machine, mut now) = two_tracked();
+        let app = id(1);
+        machine.step(now, Event::InstanceStarted { app, instance });
+        let mut switch = |number: u8, source, count, found| {
+            now += 10_000 * NANOS_PER_MS;
+            let (of_app, last_at) = (|| id(number), now);
+            let app = of_app();
+            let begun = machine.step(now, Event::Begin { app, source });
+            let Some(&Action::Observe { switch, .. }) = begun.first() else {
+                panic!("no switch: {begun:?}");
+            };
+            let app = of_app();
+            let faults = Event::DemandFaults {
+                app,
+                count,
+                last_at,
+            };
+            machine.step(now, faults);
+            machine.step(now, Event::End { app: of_app() });
+            let seen = AnonObservation {
+                faulted: ExtentSet::from(vec![found]),
+                ..AnonObservation::default()
+            };
+            let (app, mut observation) = (of_app(), Box::<Observation>::default());
+            observation.anon.insert(instance, seen);
+            let observed = Event::Observed {
+                app,
+                switch,
+                observation,
+            };
+            machine.step(now, observed);
+        };
+        switch(1, Source::Focus, 128, Extent::new(0, 128));
+        switch(0, Source::Focus, 128, Extent::new(0, 128));
+        switch(1, Source::Unplanned, count, Extent::new(200, found));
+        in_use_next(&mut machine)
+    };
+    assert_eq!(in_use(32, 32), [id(0)], "it was none");
+    assert_eq!(in_use(33, 1), [id(0), id(1)], "so many faults prove it");
+    assert_eq!(in_use(32, 33), [id(0), id(1)], "so many pages were found");
+}
+
 /// A machine that follows one process of one application.
 fn tracked(params: Params) -> (Model, Instance) {
     let mut model = Model::new(params, true);
