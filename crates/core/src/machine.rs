@@ -210,6 +210,10 @@ struct Switching {
     faults: u64,
     /// When more than a few demand faults were last seen.
     last_fault: Nanos,
+    /// Demand faults since `few_since` that are too few yet. They are counted over time, not by look: how often it is looked
+    /// depends on what other switches are under way.
+    few: u64,
+    few_since: Nanos,
     /// When all of its plan was fetched.
     fetched: Option<Nanos>,
 }
@@ -352,10 +356,7 @@ impl Machine {
                 let Some(switching) = &mut tracked.switching else {
                     return Vec::new();
                 };
-                if count >= self.params.switch.quiet_faults {
-                    switching.last_fault = switching.last_fault.max(last_at);
-                }
-                switching.faults += count;
+                switching.note_faults(count, last_at, &self.params.switch);
                 let is_unplanned = switching.source == Source::Unplanned;
                 let faults = switching.faults;
                 if !is_unplanned || !tracked.is_switch_by_size(faults) {
@@ -494,6 +495,8 @@ impl Machine {
             began: now,
             faults: 0,
             last_fault: now,
+            few: 0,
+            few_since: now,
             fetched: None,
         });
         actions.push(Action::Observe {
@@ -671,6 +674,7 @@ impl Tracked {
         (switching.source, switching.mode) = (source, mode);
         switching.plan = Arc::clone(self.model.plan());
         switching.last_fault = now;
+        (switching.few, switching.few_since) = (0, now);
         switching.fetch(app).into_iter().collect()
     }
 
@@ -782,6 +786,20 @@ fn record_of(model: &AppModel, collecting: &Collecting, seen: &Observation) -> S
 }
 
 impl Switching {
+    /// Takes in demand faults that were seen at one look, the last of them at `last_at`.
+    fn note_faults(&mut self, count: u64, last_at: Nanos, params: &SwitchParams) {
+        self.faults += count;
+        let quiet = params.quiet_ms.saturating_mul(NANOS_PER_MS);
+        if last_at.saturating_sub(self.few_since) > quiet {
+            (self.few, self.few_since) = (0, last_at);
+        }
+        self.few += count;
+        if self.few >= params.quiet_faults {
+            self.last_fault = self.last_fault.max(last_at);
+            (self.few, self.few_since) = (0, last_at);
+        }
+    }
+
     /// Nothing, where its mode fetches nothing.
     fn fetch(&self, app: &AppId) -> Option<Action> {
         let Self { plan, mode, .. } = self;

@@ -161,7 +161,7 @@ impl Default for FileParams {
 pub struct SwitchParams {
     /// A switch ends when no demand fault was seen for this long, in milliseconds.
     pub quiet_ms: u64,
-    /// Fewer demand faults than this between two looks are quiet: applications never stop altogether.
+    /// Fewer demand faults than this within `quiet_ms` are quiet: applications never stop altogether.
     pub quiet_faults: u64,
     /// A switch ends at the latest after this long, in milliseconds.
     pub cap_ms: u64,

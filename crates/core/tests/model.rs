@@ -817,6 +817,50 @@ fn a_switch_is_not_quiet_while_its_plan_is_fetched() {
 }
 
 #[test]
+fn demand_is_as_quiet_however_often_it_is_looked_at() {
+    let mut params = Params::default();
+    (params.switch.quiet_ms, params.switch.quiet_faults) = (250, 32);
+    // A switch whose demand faults are seen so many milliseconds after its beginning, so many at a time, before its plan is
+    // in and after. Returns when it is to end unless more follow, in milliseconds as well.
+    let ends_at = |before: &[(u64, u64)], fetched_ms: u64, after: &[(u64, u64)]| {
+        let mut machine = Machine::new(params.clone(), Mode::Full);
+        let (app, profile) = (id(0), Box::default());
+        machine.step(0, Event::Tracked { app, profile });
+        let (app, source) = (id(0), Source::Focus);
+        machine.step(0, Event::Begin { app, source });
+        let see = |machine: &mut Machine, looks: &[(u64, u64)]| {
+            for &(ms, count) in looks {
+                let (app, last_at) = (id(0), ms * NANOS_PER_MS);
+                let faults = Event::DemandFaults {
+                    app,
+                    count,
+                    last_at,
+                };
+                machine.step(last_at, faults);
+            }
+        };
+        see(&mut machine, before);
+        let (app, switch) = (id(0), 1);
+        let fetched = Event::Fetched { app, switch };
+        machine.step(fetched_ms * NANOS_PER_MS, fetched);
+        see(&mut machine, after);
+        machine.deadline().expect("it is under way") / NANOS_PER_MS
+    };
+    // All at one look, or at four, since other switches are under way.
+    assert_eq!(ends_at(&[], 0, &[(240, 80)]), 490);
+    let looks = [(60, 20), (120, 20), (180, 20), (240, 20)];
+    assert_eq!(ends_at(&[], 0, &looks), 490);
+    // Few are quiet, and what was counted as many does not count again.
+    assert_eq!(ends_at(&[], 0, &[(60, 31)]), 250);
+    assert_eq!(ends_at(&[], 0, &[(60, 31), (120, 1)]), 370);
+    assert_eq!(ends_at(&[], 0, &[(60, 32), (120, 31)]), 310);
+    // What an application never stops doing sums up to nothing, but within `quiet_ms`.
+    let drip = [(100, 20), (400, 20), (700, 20)];
+    assert_eq!(ends_at(&drip, 800, &[(1_000, 20)]), 1_050);
+    assert_eq!(ends_at(&[(400, 20)], 500, &[(650, 12)]), 900);
+}
+
+#[test]
 fn an_application_whose_demand_does_not_end_is_left_alone_for_ever_more_switches() {
     let params = Params::default();
     let retry = params.switch.retry_switches;
