@@ -19,7 +19,7 @@ use prepage_core::plan::Plan;
 use prepage_engine::ahead::Reclaimed;
 use prepage_engine::store::Store;
 use prepage_engine::{EngineParams, Executor, FaultBurst, Members, Restored};
-use prepage_kernel::cgroup::Hierarchy;
+use prepage_kernel::cgroup::{FreezerState, Hierarchy};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::testing::group::{Group, freezers};
 use rustix::event::{EventfdFlags, eventfd};
@@ -612,4 +612,54 @@ fn thaws(hierarchy: &Hierarchy) {
     }
     // The group must be empty before it is removed.
     drop(app);
+}
+
+/// systemd freezes `user.slice` while the machine sleeps, and the kernel says it of every group below.
+#[test]
+fn a_slice_that_thaws_begins_no_switch_to_what_is_below() {
+    for hierarchy in freezers() {
+        thaws_with_its_slice(&hierarchy);
+    }
+}
+
+fn thaws_with_its_slice(hierarchy: &Hierarchy) {
+    let slice = Group::named(
+        hierarchy,
+        &format!("prepage-test-{}.slice", std::process::id()),
+    );
+    let groups = [Group::below(&slice), Group::below(&slice)];
+    let rig = Rig::start("[switch]\nquiet_ms = 20\nrepeat_ms = 0\n");
+    let apps = TempDir::new();
+    let running = ["first", "second"].map(|name| application(&apps, name));
+    for (group, app) in groups.iter().zip(&running) {
+        group.write("cgroup.procs", app.pid());
+        rig.track(app.pid());
+    }
+    let become_all = |state: FreezerState| {
+        let is_so = |group: &Group| group.0.freezer_state().is_ok_and(|now| now == state);
+        wait_until("the freezer", || groups.iter().all(is_so));
+        // The service is to see it, too.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    slice.0.set_frozen(true).expect("freeze");
+    become_all(FreezerState::Frozen);
+    slice.0.set_frozen(false).expect("thaw");
+    become_all(FreezerState::Thawed);
+    assert_eq!(rig.executor.begun(), 0, "nobody switched");
+    for group in &groups {
+        group.0.set_frozen(true).expect("freeze");
+    }
+    become_all(FreezerState::Frozen);
+    // The machine sleeps meanwhile, which ends no freeze of an application's own.
+    slice.0.set_frozen(true).expect("freeze");
+    become_all(FreezerState::Frozen);
+    slice.0.set_frozen(false).expect("thaw");
+    become_all(FreezerState::Frozen);
+    assert_eq!(rig.executor.begun(), 0, "both are frozen still");
+    groups[0].0.set_frozen(false).expect("thaw");
+    wait_until("the switch", || rig.sources() == ["thaw"]);
+    groups[1].0.set_frozen(false).expect("thaw");
+    wait_until("the other", || rig.sources() == ["thaw"; 2]);
+    // The groups must be empty before they are removed.
+    drop(running);
 }
