@@ -188,7 +188,7 @@ fn collect_files(
     let wanted: HashSet<InodeKey> = files.values().copied().collect();
     let mapped = match reports_access {
         true => HashMap::new(),
-        false => file_pages::mapped(&task.members, &wanted),
+        false => file_pages::mapped(&task.members, &wanted, &View::of(roots.pids())),
     };
     let mut ranks = file_pages::ranks(theirs.iter().map(|(key, events)| (*key, events)));
     let (none, no_pages) = (FileEvents::default(), ExtentSet::new());

@@ -12,6 +12,7 @@
 
 use crate::members::Member;
 use crate::observe::files::{FileEvents, InodeKey};
+use crate::observe::resolve::View;
 use crate::roots::{Found, Roots};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::{FileObservation, RANKS};
@@ -126,12 +127,16 @@ pub struct Mapped {
     pub mappable: ExtentSet,
 }
 
-/// The mapped pages of these inodes, over all processes.
-pub fn mapped(members: &[Arc<Member>], wanted: &HashSet<InodeKey>) -> HashMap<InodeKey, Mapped> {
+/// The mapped pages of these inodes, which are named as tracepoints do, over all processes.
+pub fn mapped(
+    members: &[Arc<Member>],
+    wanted: &HashSet<InodeKey>,
+    view: &View,
+) -> HashMap<InodeKey, Mapped> {
     let mut files: HashMap<InodeKey, Mapped> = HashMap::new();
     for member in members {
         for mapping in maps::read(member.instance.pid).unwrap_or_default() {
-            let key = (mapping.dev, mapping.inode);
+            let key = view.key_of_mapped(mapping.dev, mapping.inode);
             if !wanted.contains(&key) {
                 continue;
             }

@@ -13,7 +13,7 @@ use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{
     Directory, Disk, Machine, eventually, run, unmount, write_clean,
 };
-use prepage_kernel::testing::page_cache::cached;
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
 use prepage_kernel::tracefs::Tracefs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,26 @@ fn overlay() {
         &overlay.file_in("mount"),
         &overlay.file_in("lower"),
     );
+}
+
+/// Mappings name the overlay's device (6.8 and later), the tracepoints the layer's.
+#[test]
+fn use_on_an_overlay_is_told_from_mappings_where_the_kernel_reports_no_access() {
+    let _machine = Machine::with_swap();
+    let overlay = Overlay::new();
+    let (path, backing) = (overlay.file_in("mount"), overlay.file_in("lower"));
+    let mut child = Child::spawn(1);
+    let mut engine = EngineParams::default();
+    engine.observe.access_events = false;
+    let mut rig = Rig::new(&child, &engine, params());
+    switch_reading(&mut rig, &mut child, "mapfile", &path, &backing);
+    drop_cache(&backing);
+    let record = rig.switch(|| {
+        eventually("it is fetched", || cached(&backing, 64, 32) == 32);
+        child.tell_file("mapfile", &path, 64, 32);
+    });
+    // Of what nobody maps, no use shows.
+    assert!(of_files(&record).used >= 16, "{record:?}");
 }
 
 /// A page that was mapped all along shows no access: it is in memory, and so nothing is known of it.
