@@ -219,7 +219,10 @@ fn swapped_out(member: &Member, asked: &mut Asked) -> ExtentSet {
     let (swapped, none) = (Categories::SWAPPED, Categories::NONE);
     let mut regions = Vec::new();
     let mut out = Vec::new();
-    for mapping in maps::read(member.instance.pid).unwrap_or_default() {
+    let mappings = maps::read(member.instance.pid).unwrap_or_default();
+    // What may not be read cannot be brought back, and may be an address space that is only reserved: of V8's TiB, kernels
+    // without PAGEMAP_SCAN have 2 GiB of entries read.
+    for mapping in mappings.into_iter().filter(|mapping| mapping.readable) {
         // Of one that is no memory, as the vsyscall page, nothing is told.
         let pages = mapping.pages();
         let _ = member.pagemap.scan(pages, swapped, none, &mut regions);

@@ -75,6 +75,23 @@ fn what_its_processes_share_comes_back_once() {
     child.tell_at("verify", pages);
 }
 
+/// Of an address space that is only reserved, kernels without PAGEMAP_SCAN have every entry read.
+#[test]
+fn what_may_not_be_read_is_not_looked_for() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(16);
+    let pages = child.map("private", PAGES);
+    child.swap_out_at(&pages);
+    child.tell_at("none", pages.clone());
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    let restored = restore(&mut rig, &Plan::default());
+    assert!(restored.out_pages < PAGES, "{restored:?}");
+    child.tell_at("access", pages.clone());
+    let restored = restore(&mut rig, &Plan::default());
+    assert!(restored.out_pages >= PAGES, "{restored:?}");
+    child.tell_at("verify", pages);
+}
+
 #[test]
 fn all_of_a_frozen_application_comes_back_before_it_is_thawed() {
     let _machine = Machine::with_swap();
