@@ -134,8 +134,9 @@ pub struct Support {
     pub sched_slice: Fact,
     /// What the settings of the device below `/` say about the cap of a readahead call, in KiB.
     pub root_readahead_cap_kib: Option<u64>,
-    /// Whether the device file below `/` can be opened, so that a file system's layout can be read from it.
-    pub root_device_readable: Fact,
+    /// Whether the device file below `/` can be opened, so that a file system's layout can be read from it. `None` where `/`
+    /// lies on no block device.
+    pub root_device_readable: Option<Fact>,
 }
 
 impl Support {
@@ -406,16 +407,14 @@ fn root_device() -> Result<block::BlockDevice> {
     block::BlockDevice::of_path(Path::new("/"))
 }
 
-fn probe_root_device() -> Fact {
-    let readable = root_device().and_then(|device| {
-        let path = format!("/dev/{}", device.name());
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match rustix::fs::open(path.as_str(), flags, Mode::empty()) {
-            Ok(_) => Ok(path),
-            Err(error) => Err(crate::Error::new("open", path, error)),
-        }
-    });
-    Fact::of(readable)
+fn probe_root_device() -> Option<Fact> {
+    let path = format!("/dev/{}", root_device().ok()?.name());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path.as_str(), flags, Mode::empty());
+    Some(Fact::of(match opened {
+        Ok(_) => Ok(path),
+        Err(error) => Err(crate::Error::new("open", path, error)),
+    }))
 }
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";

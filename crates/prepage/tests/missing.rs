@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Service, TempDir, application};
+use prepage::service::{Finding, State, findings};
+use prepage_kernel::support::{Fact, Support};
 use prepage_kernel::testing::machine::{Machine, SwapFile};
 
 #[test]
@@ -49,4 +51,26 @@ fn swap_is_missing_as_long_as_there_is_none_and_commands_that_depend_on_it_say_s
     }
     drop(swap);
     assert!(lacks_swap());
+}
+
+#[test]
+fn a_device_that_may_not_be_read_is_missing_where_there_is_one() {
+    let mut support = Support::probe();
+    let mut finding = |root_device_readable| {
+        support.root_device_readable = root_device_readable;
+        let is_it = |finding: &Finding| finding.what.starts_with("metadata blocks");
+        let mut found = findings(&support).into_iter().filter(is_it);
+        let finding = found.next().expect("it is spoken of");
+        assert_eq!(found.next(), None);
+        finding
+    };
+    let fact = |available, detail: &str| {
+        let detail = detail.to_owned();
+        Some(Fact { available, detail })
+    };
+    assert_eq!(finding(None).state, State::Note);
+    assert_eq!(finding(fact(true, "/dev/sda")).state, State::Works);
+    let denied = finding(fact(false, "open /dev/sda: Operation not permitted"));
+    let line = denied.missing_line().expect("it is missing");
+    assert!(line.contains("/dev/sda"), "{line}");
 }

@@ -56,6 +56,7 @@ pub fn findings(support: &Support) -> Vec<Finding> {
     list.extend(rules(support).into_iter().map(of_fact));
     list.extend([
         pagemap_scan(support),
+        root_device(support),
         memory_controller(support),
         thaw(support),
     ]);
@@ -322,13 +323,27 @@ fn thaw(support: &Support) -> Finding {
     }
 }
 
-fn metadata_text(support: &Support) -> String {
-    let Fact { available, detail } = &support.root_device_readable;
-    match available {
-        true => {
-            format!("told apart in reports, on ext2 to ext4 read ahead as such, from {detail}")
-        }
-        false => format!("not told apart in reports, and read by look-ups only ({detail})"),
+fn root_device(support: &Support) -> Finding {
+    let what = "metadata blocks of a launch (device of /)";
+    match &support.root_device_readable {
+        None => note(
+            what,
+            "/ lies on no block device: read by look-ups only, and not told apart in reports",
+        ),
+        Some(fact) if fact.available => works(
+            what,
+            format!(
+                "told apart in reports, on ext2 to ext4 read ahead as such, from {}",
+                fact.detail
+            ),
+        ),
+        Some(fact) => missing(
+            what,
+            fact.detail.clone(),
+            "inodes and directories of a launch are read by look-ups only, and not told apart in reports; it takes root, and a \
+             unit or container that denies no block devices: before systemd 252 ProtectClock= does, as DeviceAllow= and \
+             DevicePolicy= do",
+        ),
     }
 }
 
@@ -354,7 +369,6 @@ fn notes(support: &Support) -> Vec<Finding> {
     vec![
         note("kernel", support.kernel_release.clone()),
         note("page size", format!("{} bytes", support.page_size_bytes)),
-        note("metadata blocks of a launch", metadata_text(support)),
         note("cores", format!("{}", support.cpu_capacities.len())),
         note("zram", none_or(zram.join(", "))),
         note("zswap", support.zswap.detail.clone()),
