@@ -274,9 +274,11 @@ impl Group {
             .map_or(0, |(_, count)| count)
     }
 
-    /// Keeps the group's anonymous pages from being swapped out, as prepaged's unit does; file pages are still reclaimed.
+    /// Keeps the group's anonymous pages from being swapped out, all but what prepaged's unit allows; file pages are still
+    /// reclaimed.
     pub fn never_swap(&self) {
-        let _ = fs::write(self.swap_setting(), "0");
+        let most = if self.memory_v1 { "0" } else { "64K" };
+        let _ = fs::write(self.swap_setting(), most);
     }
 
     /// What keeps its anonymous pages where it is 0.

@@ -164,6 +164,12 @@ impl Child {
         first..first + pages
     }
 
+    /// The swap type that it finds to be filled next, with its own rights.
+    pub fn swap_type_filled_next(&mut self) -> Option<u32> {
+        self.say("swaptype", "");
+        self.answer("DONE").parse().ok()
+    }
+
     fn say(&mut self, action: &str, object: &str) {
         writeln!(self.stdin, "{action} {object}").expect("write to the child");
     }

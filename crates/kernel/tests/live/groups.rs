@@ -6,7 +6,7 @@ use prepage_kernel::reclaim::Domain;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::group::{Group, freezers, memory, v2};
 use prepage_kernel::testing::machine::{Directory, LruLists, Machine, eventually};
-use prepage_kernel::{mincore, readahead};
+use prepage_kernel::{mincore, readahead, swaps};
 use rustix::fd::AsFd;
 
 fn thaw_is_notified(hierarchy: &Hierarchy) {
@@ -254,4 +254,33 @@ fn memory_of_a_cgroup_is_counted_and_reclaimed() {
         Controller::Memory,
     );
     assert_eq!(found.expect("membership").expect("mounted"), group.0);
+}
+
+/// The unit leaves the service as much swap as it takes to see into which area the kernel swaps next.
+#[test]
+fn a_process_that_may_swap_what_the_unit_allows_is_told_which_area_is_filled_next() {
+    let _machine = Machine::with_swap();
+    let unit = include_str!("../../../../dist/prepaged.service");
+    let mut lines = unit.lines();
+    let allowed = lines.find_map(|line| line.strip_prefix("MemorySwapMax="));
+    let group = Group::create(&memory());
+    let limits_swap = group.0.version == Version::V2;
+    if limits_swap {
+        group.write("memory.swap.max", allowed.expect("set"));
+    }
+    let mut child = Child::spawn_in(&group.0, 1);
+    let mut filled = None;
+    eventually("it is told", || {
+        filled = child.swap_type_filled_next();
+        filled.is_some()
+    });
+    let areas = swaps::areas().expect("swap areas");
+    assert!(
+        areas.iter().any(|area| Some(area.index) == filled),
+        "{filled:?} of {areas:?}"
+    );
+    if limits_swap {
+        group.write("memory.swap.max", 0);
+        assert_eq!(child.swap_type_filled_next(), None);
+    }
 }

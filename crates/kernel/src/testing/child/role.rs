@@ -3,6 +3,7 @@
 use super::userfault;
 use crate::page::page_size;
 use crate::process::own_pid;
+use crate::swaps;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -30,6 +31,10 @@ fn obey(action: &str, object: &str) -> String {
     match action {
         "map" => return new_region(object).to_string(),
         "flush" => flush(),
+        "swaptype" => {
+            let filled = swaps::type_filled_next().expect("asked");
+            return filled.map_or(String::new(), |number| number.to_string());
+        }
         "readfile" | "mapfile" | "mapone" => return use_file(action, object).to_string(),
         "chroot" => std::os::unix::fs::chroot(object).expect("chroot"),
         "exec" => {
