@@ -235,10 +235,10 @@ struct Tracked {
     file_watch: FileWatch,
     switching: Option<Switching>,
     collecting: Option<Collecting>,
-    /// When something last said that it is switched to, whether a switch began by that or not: see [`Machine::in_use`].
-    /// Unplanned faults say so only where they prove to be a switch.
+    /// When something last said that it is switched to: see [`Machine::in_use`]. Unplanned faults say so only where they prove
+    /// to be a switch, and planned ones where they are heeded.
     last_signal: Option<Nanos>,
-    /// When something else than demand faults last did.
+    /// When something else than demand faults last did, whether a switch began by that or not.
     last_announced: Option<Nanos>,
     last_begin: Option<Nanos>,
     last_end: Option<Nanos>,
@@ -445,9 +445,16 @@ impl Machine {
             Source::Onset if tracked.doubts_onset(now, params) => Source::Unplanned,
             source => source,
         };
-        tracked.note_signal(now, source);
+        // Which application is in use is also said by a signal that begins no switch: to one whose switch is still under way
+        // when one comes back to it.
+        if source.is_announced() {
+            (tracked.last_signal, tracked.last_announced) = (Some(now), Some(now));
+        }
         if self.mode == Mode::Off || !tracked.heeds(now, source, params) {
             return Vec::new();
+        }
+        if source == Source::Onset {
+            tracked.last_signal = Some(now);
         }
         let window = self.params.switch.onset_window_ms * NANOS_PER_MS;
         let is_same = |switching: &Switching| {
@@ -652,17 +659,6 @@ impl Tracked {
                 self.last_end,
                 params.onset_pause_ms.saturating_mul(doubled),
             )
-    }
-
-    /// Notes what says which application is in use. A signal that begins no switch does as well: that of an application whose
-    /// switch is still under way when one comes back to it, or that is left alone.
-    fn note_signal(&mut self, now: Nanos, source: Source) {
-        if source != Source::Unplanned {
-            self.last_signal = Some(now);
-        }
-        if source.is_announced() {
-            self.last_announced = Some(now);
-        }
     }
 
     /// What was observed as unplanned faults is a switch: what was seen of it counts, and its plan is fetched from now on.
