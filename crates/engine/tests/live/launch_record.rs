@@ -260,6 +260,7 @@ fn a_traced_launch_shows_every_path_it_tries() {
 #[test]
 fn a_launch_ends_in_four_ways() {
     let (_machine, directory) = (Machine::lock(), Directory::new());
+    needs_access_reports();
     let path = directory.file("read", 64);
     let params = LaunchParams {
         t_idle_ms: 300,
