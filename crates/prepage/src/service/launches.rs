@@ -22,10 +22,10 @@ use crate::sources::api::Caller;
 use crate::sources::execs::{Exec, Execs};
 use crate::{discover, log_warning};
 use prepage_core::identity::{AppId, AppKind, owner_of_most};
-use prepage_core::launch::manager::{LaunchState, Phase};
+use prepage_core::launch::manager::{Decision, LaunchState, Phase};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
-use prepage_core::params::launch::LaunchStart;
+use prepage_core::params::launch::{LaunchParams, LaunchStart};
 use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights, patience};
 use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::process::{self, ProcessStatus};
@@ -65,6 +65,8 @@ pub(super) struct UnderWay {
     root_pid: i32,
     circumstances: Circumstances,
     decided: Decided,
+    /// Until when what its processes execute is a part of it: see [`parts_until`].
+    parts_until: Nanos,
     /// From the exec until help began, where the exec was seen.
     noticed_us: Option<u64>,
     /// The program was not executed: nothing is learned.
@@ -203,12 +205,12 @@ impl LaunchHelp {
         traced.filter_map(Traced::deadline).min()
     }
 
-    fn is_under_way(&self, pid: i32) -> bool {
-        self.under_way.values().any(|launch| launch.root_pid == pid)
-    }
-
     fn is_part_of_launch(&self, pid: i32) -> bool {
-        !self.under_way.is_empty() && discover::ancestry(pid).any(|pid| self.is_under_way(pid))
+        let now = monotonic_ns();
+        let under_way = self.under_way.values();
+        let takes_in = |launch: &&UnderWay| launch.root_pid == pid || now < launch.parts_until;
+        let roots: BTreeSet<i32> = under_way.filter(takes_in).map(|l| l.root_pid).collect();
+        !roots.is_empty() && discover::ancestry(pid).any(|pid| roots.contains(&pid))
     }
 
     /// Whether a launch of this application is under way whose process runs: what is executed beside it is a part of it that left its
@@ -224,6 +226,24 @@ impl LaunchHelp {
         let own = own.filter(|launch| launch.app.owner == owner).count();
         self.under_way.len() < LAUNCHES_UNDER_WAY_MAX && (owner == 0 || own < LAUNCHES_OF_USER_MAX)
     }
+}
+
+/// Until when what the processes of a launch execute is a part of it. The end of one that is recorded is seen; of another
+/// nobody sees it before its processes end, and what is started from a terminal by then is a launch of its own.
+fn parts_until(decided: &Decided, params: &LaunchParams, began: Nanos) -> Nanos {
+    let Decision {
+        records,
+        profiles_paths,
+        ..
+    } = decided.decision;
+    if records || profiles_paths {
+        return Nanos::MAX;
+    }
+    let launch_ms = match decided.state.longest_us {
+        0 => params.t_timeout_ms,
+        longest_us => longest_us / 1_000,
+    };
+    began.saturating_add((launch_ms + params.t_idle_ms) * 1_000_000)
 }
 
 /// The kernel's reports of execs, or what it costs that it refuses them.
@@ -404,6 +424,7 @@ impl Service {
         let launch = UnderWay {
             app,
             root_pid: process.pid,
+            parts_until: parts_until(&decided, &circumstances.params, began),
             circumstances,
             decided: decided.clone(),
             noticed_us: (!is_announced).then(|| monotonic_ns().saturating_sub(began) / 1_000),
@@ -652,6 +673,29 @@ fn is_interactive(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_launch_executes_is_a_part_of_it_while_it_lasts() {
+        let params = LaunchParams {
+            t_idle_ms: 2_000,
+            t_timeout_ms: 30_000,
+            ..LaunchParams::default()
+        };
+        let until_ms = |records, longest_us| {
+            let decision = Decision {
+                records,
+                ..Decision::default()
+            };
+            let state = LaunchState {
+                longest_us,
+                ..LaunchState::default()
+            };
+            parts_until(&Decided { decision, state }, &params, 7_000_000) / 1_000_000
+        };
+        assert_eq!(until_ms(false, 400_000), 2_407);
+        assert_eq!(until_ms(false, 0), 32_007, "of which nothing is known");
+        assert_eq!(until_ms(true, 400_000), u64::MAX / 1_000_000);
+    }
 
     #[test]
     fn rights_are_those_of_the_owner_alone() {
