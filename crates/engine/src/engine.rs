@@ -190,6 +190,11 @@ impl Engine {
         self.observer.ring_done();
     }
 
+    /// Whether the onset of a switch is waited for: none is under way, but for what may be none.
+    fn awaits_onset(&self) -> bool {
+        self.switches.values().all(|switch| switch.awaits_onset)
+    }
+
     fn records_files(&self) -> bool {
         self.switches.values().any(|switch| switch.files)
     }
@@ -198,8 +203,7 @@ impl Engine {
         for app in std::mem::take(&mut self.refresh_due) {
             let found = self.roster.refresh(&app);
             self.events.extend(found);
-            let awaits_onset = self.switches.values().all(|switch| switch.awaits_onset);
-            if let (Some(faults), false) = (&self.faults, awaits_onset) {
+            if let (Some(faults), false) = (&self.faults, self.awaits_onset()) {
                 faults.set_onset(false);
             }
         }
@@ -245,7 +249,7 @@ impl Engine {
             true => self.params.observe.lookback_from(monotonic_ns()),
             false => Nanos::MAX,
         };
-        let awaits_onset = self.switches.values().all(|switch| switch.awaits_onset);
+        let awaits_onset = self.awaits_onset();
         let mut buffer = Default::default();
         if let Some(faults) = &mut self.faults {
             buffer = faults.take(&pids, since, kept_from);
@@ -454,9 +458,10 @@ impl Executor for Engine {
         // Before, for what they take of locked memory.
         let is_on = self.faults.take().is_none_or(|faults| faults.is_on());
         self.faults = open_faults(&cpus, observe, &mut warnings);
+        let awaits_onset = self.awaits_onset();
         if let Some(faults) = &mut self.faults {
             faults.listen(is_on);
-            faults.set_onset(self.switches.values().all(|switch| switch.awaits_onset));
+            faults.set_onset(awaits_onset);
             if !self.switches.is_empty() {
                 faults.note_gap(monotonic_ns());
             }

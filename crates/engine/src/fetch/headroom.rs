@@ -2,7 +2,6 @@
 
 use prepage_kernel::cgroup::{self, Cgroup};
 use prepage_kernel::page::page_size;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The part of the headroom that prepaging leaves to what the application allocates meanwhile: one in so many pages.
 const LEFT: u64 = 8;
@@ -11,7 +10,7 @@ const LEFT: u64 = 8;
 #[derive(Debug)]
 pub struct Headroom {
     /// Pages left; without end where nothing limits them.
-    pages: AtomicU64,
+    pages: u64,
     /// When fewer are left, the kernel reclaims another page for each one.
     reclaims_below_pages: u64,
 }
@@ -25,7 +24,7 @@ impl Headroom {
             .filter_map(of_group)
             .reduce(cgroup::Headroom::and);
         let endless = Self {
-            pages: u64::MAX.into(),
+            pages: u64::MAX,
             reclaims_below_pages: 0,
         };
         least.map_or(endless, Self::within)
@@ -37,23 +36,21 @@ impl Headroom {
             pages - pages / LEFT
         };
         Self {
-            pages: pages(least.bytes).into(),
+            pages: pages(least.bytes),
             reclaims_below_pages: pages(least.bytes) - pages(least.free_bytes),
         }
     }
 
     /// Takes so many pages, if as many are left.
-    pub fn take(&self, pages: u64) -> bool {
-        let take = |left: u64| left.checked_sub(pages);
-        let taken = self
-            .pages
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.is_ok()
+    pub fn take(&mut self, pages: u64) -> bool {
+        let left = self.pages.checked_sub(pages);
+        self.pages = left.unwrap_or(self.pages);
+        left.is_some()
     }
 
     /// Whether nothing free is left: for each further page another one goes.
     pub fn is_used_up(&self) -> bool {
-        self.pages.load(Ordering::Relaxed) < self.reclaims_below_pages
+        self.pages < self.reclaims_below_pages
     }
 }
 
@@ -68,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_is_free_is_taken_before_what_has_to_be_reclaimed() {
-        let headroom = of_pages(800, 1_600);
+        let mut headroom = of_pages(800, 1_600);
         assert!(headroom.take(700) && !headroom.is_used_up());
         assert!(headroom.take(1) && headroom.is_used_up());
         assert!(!headroom.take(700) && headroom.take(699) && !headroom.take(1));
@@ -76,7 +73,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_there_is_no_end() {
-        let headroom = Headroom::of(&[]);
+        let mut headroom = Headroom::of(&[]);
         assert!(headroom.take(1 << 40) && !headroom.is_used_up());
     }
 }

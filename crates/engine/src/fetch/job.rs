@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Contiguous anonymous pages of one process.
@@ -70,7 +70,7 @@ pub struct Job {
     /// The memory control groups that anonymous pages are charged to.
     groups: Vec<Cgroup>,
     /// What can still be charged to them; looked up by the first thread that asks.
-    headroom: RwLock<Option<Headroom>>,
+    headroom: Mutex<Option<Headroom>>,
     /// Pages of the plan before the first that found no headroom: the rest is not fetched.
     end: AtomicU64,
     files_taken: Mutex<(usize, usize)>,
@@ -141,7 +141,7 @@ impl Job {
             spans_taken: AtomicUsize::new(0),
             shares: Vec::new(),
             groups: Vec::new(),
-            headroom: RwLock::new(None),
+            headroom: Mutex::new(None),
             end: AtomicU64::new(u64::MAX),
             files_taken: Mutex::new((0, 0)),
             cancelled: AtomicBool::new(false),
@@ -283,14 +283,9 @@ impl Job {
     /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
     /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
     pub fn admit(&self, piece: &Piece, pages: u64) -> bool {
-        let take = |headroom: &Headroom| headroom.take(pages);
-        let admitted = self.ask_headroom(take).unwrap_or_else(|| {
-            let mut headroom = self
-                .headroom
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            take(headroom.get_or_insert_with(|| Headroom::of(&self.groups)))
-        });
+        let admitted = lock(&self.headroom)
+            .get_or_insert_with(|| Headroom::of(&self.groups))
+            .take(pages);
         if !admitted {
             self.end.fetch_min(piece.before, Ordering::Relaxed);
         }
@@ -300,21 +295,17 @@ impl Job {
     /// Whether thread number `thread` leaves what is left to the first one: where each page that comes in pushes out
     /// another, threads stand in each other's way, and in the application's, which reclaims as well.
     fn leaves_rest(&self, thread: usize) -> bool {
-        thread > 0 && self.ask_headroom(Headroom::is_used_up) == Some(true)
-    }
-
-    /// What the headroom answers; `None` where it was not looked up.
-    fn ask_headroom<T>(&self, question: impl Fn(&Headroom) -> T) -> Option<T> {
-        let headroom = self.headroom.read().unwrap_or_else(PoisonError::into_inner);
-        headroom.as_ref().map(question)
+        let is_used_up = || {
+            lock(&self.headroom)
+                .as_ref()
+                .is_some_and(Headroom::is_used_up)
+        };
+        thread > 0 && is_used_up()
     }
 
     /// It is gone on with after others were worked on: what they were fetched has to be counted.
     pub fn resume(&self) {
-        *self
-            .headroom
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.headroom) = None;
     }
 
     /// Takes the next span, to be submitted to the swap device by thread number `thread`; empty when all are taken.

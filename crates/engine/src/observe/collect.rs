@@ -190,7 +190,8 @@ fn collect_files(
         true => HashMap::new(),
         false => file_pages::mapped(&task.members, &wanted, &View::of(roots.pids())),
     };
-    let mut ranks = file_pages::ranks(theirs.iter().map(|(key, events)| (*key, events)));
+    let events = theirs.iter().map(|(key, events)| (*key, events));
+    let mut ranks = file_pages::ranks(events, *reports_access);
     let (none, no_pages) = (FileEvents::default(), ExtentSet::new());
     let not_mapped = file_pages::Mapped::default();
     for (file, key) in files {

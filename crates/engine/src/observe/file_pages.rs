@@ -102,9 +102,13 @@ pub fn from_mappings(
 /// the same number of first accesses. Where the kernel reports insertions only, of each insertion.
 pub fn ranks<'a>(
     files: impl Iterator<Item = (InodeKey, &'a FileEvents)>,
+    reports_access: bool,
 ) -> HashMap<InodeKey, Vec<(Extent, u8)>> {
     let mut all: Vec<(u64, InodeKey, Extent)> = files
-        .flat_map(|(key, events)| events.accesses().map(move |(at, extent)| (at, key, extent)))
+        .flat_map(|(key, events)| {
+            let accesses = events.accesses(reports_access);
+            accesses.map(move |(at, extent)| (at, key, extent))
+        })
         .collect();
     all.sort_unstable();
     let mut seen = HashSet::new();

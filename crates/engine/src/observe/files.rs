@@ -62,11 +62,13 @@ impl FileEvents {
         ExtentSet::from_pages(mapped.collect())
     }
 
-    /// Accesses with their times, in no order, and what was mapped along; where the kernel reported none, insertions.
-    pub fn accesses(&self) -> impl Iterator<Item = (Nanos, Extent)> + '_ {
-        let is_reported = !self.accessed.is_empty() || !self.mapped.is_empty();
-        let added = self.added.iter().filter(move |_| !is_reported);
-        let events = self.accessed.iter().chain(&self.mapped).chain(added);
+    /// Accesses with their times, in no order, and what was mapped along; where the kernel reports no access, insertions.
+    pub fn accesses(&self, reports_access: bool) -> impl Iterator<Item = (Nanos, Extent)> + '_ {
+        let (some, more): (&[Event], &[Event]) = match reports_access {
+            true => (&self.accessed, &self.mapped),
+            false => (&self.added, &[]),
+        };
+        let events = some.iter().chain(more);
         events.map(|event| (event.at, event.extent))
     }
 
