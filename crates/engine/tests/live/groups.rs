@@ -6,7 +6,7 @@ use prepage_kernel::cgroup::Controller;
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::group::{Group, Moved, memory};
-use prepage_kernel::testing::machine::{Directory, LruLists, Machine, eventually};
+use prepage_kernel::testing::machine::{Directory, Machine, Setting, eventually};
 use prepage_kernel::testing::page_cache::{cached, drop_cache};
 
 const PAGES: u64 = 4096;
@@ -134,7 +134,7 @@ fn without_headroom_nothing_is_fetched() {
 fn where_others_fill_the_limit_what_they_do_not_use_makes_room() {
     const OTHERS_PAGES: u64 = PAGES * 2;
     let _machine = Machine::with_swap();
-    let _lists = LruLists::set();
+    let _lists = Setting::lru_lists();
     for can_make_room in [true, false] {
         let above = Group::create(&memory());
         let (ours, others) = (Group::below(&above), Group::below(&above));

@@ -1,9 +1,7 @@
 //! An application whose files lie on a file system that never answers.
 
-use crate::rig::{Rig, named, next_observation, params, plan_of};
-use prepage_core::app::Known;
+use crate::rig::{Rig, collect, named, next_observation, observe, params, plan_of};
 use prepage_core::identity::{AppId, FileId};
-use prepage_core::machine::Action;
 use prepage_core::outcome::Void;
 use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members};
@@ -11,7 +9,6 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use std::path::Path;
-use std::sync::Arc;
 
 /// A child that sees a FUSE file system in this directory, in a mount namespace of its own. It holds the descriptor by which
 /// requests would be answered, and answers none. With it, all of that ends.
@@ -37,19 +34,7 @@ fn plan_of_dead_file(directory: &Path) -> Plan {
 
 /// A switch to this application in which nothing is fetched, and which is ended at once.
 fn switch(rig: &mut Rig, app: &AppId, number: u64, plan: &Plan) {
-    let observe = Action::Observe {
-        app: app.clone(),
-        switch: number,
-        files: true,
-        awaits_onset: false,
-    };
-    let collect = Action::Collect {
-        app: app.clone(),
-        switch: number,
-        plan: Arc::new(plan.clone()),
-        known: Known::default(),
-    };
-    for action in [observe, collect] {
+    for action in [observe(app, number, false), collect(app, number, plan)] {
         rig.engine.perform(monotonic_ns(), action);
     }
 }

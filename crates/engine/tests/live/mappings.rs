@@ -4,7 +4,7 @@ use crate::rig::{Rig, demand_faults, params, settle, settle_at};
 use prepage_engine::{EngineParams, Executor};
 use prepage_kernel::page::page_size;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{HugePages, Machine, PageCluster};
+use prepage_kernel::testing::machine::{Machine, Setting};
 use prepage_kernel::{maps, process};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
 use std::fs::File;
@@ -55,7 +55,7 @@ fn each_kind_is_fetched() {
 #[test]
 fn what_shared_memory_does_not_hold_is_not_made() {
     let _machine = Machine::with_swap();
-    let _cluster = PageCluster::none();
+    let _cluster = Setting::no_swap_readahead();
     let mut child = Child::spawn(PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let pages = child.map("memfd", PAGES);
@@ -82,7 +82,7 @@ fn what_shared_memory_does_not_hold_is_not_made() {
 #[test]
 fn memory_that_is_not_swapped_out_is_left_alone() {
     let _machine = Machine::with_swap();
-    let _huge = HugePages::reserve(2);
+    let _huge = Setting::huge_pages(2);
     let mut child = Child::spawn(PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let full: Vec<Range<u64>> = [("hugetlb", HUGE), ("locked", PAGES), ("thp", HUGE)]
@@ -114,7 +114,7 @@ fn memory_that_is_not_swapped_out_is_left_alone() {
 #[test]
 fn a_plan_of_the_whole_address_space_changes_nothing() {
     let _machine = Machine::with_swap();
-    let _huge = HugePages::reserve(1);
+    let _huge = Setting::huge_pages(1);
     let mut child = Child::spawn(PAGES);
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let kinds = ["shared", "memfd", "zero", "locked", "hugetlb"];

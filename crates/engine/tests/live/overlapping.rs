@@ -2,8 +2,9 @@
 //! switches end.
 
 use crate::cache::switch_reading;
-use crate::rig::{Rig, named, next_observation, of_files, params, plan_of_file, plan_of_pages};
-use prepage_core::app::Known;
+use crate::rig::{
+    self, Rig, named, next_observation, observe, of_files, params, plan_of_file, plan_of_pages,
+};
 use prepage_core::identity::AppId;
 use prepage_core::machine::{Action, Event};
 use prepage_core::params::Mode;
@@ -18,22 +19,8 @@ use std::sync::Arc;
 
 const PAGES: u64 = 512;
 
-fn observe(app: &AppId, switch: u64, awaits_onset: bool) -> Action {
-    Action::Observe {
-        app: app.clone(),
-        switch,
-        files: true,
-        awaits_onset,
-    }
-}
-
 fn collect(app: &AppId, switch: u64) -> Action {
-    Action::Collect {
-        app: app.clone(),
-        switch,
-        plan: Arc::default(),
-        known: Known::default(),
-    }
+    rig::collect(app, switch, &Plan::default())
 }
 
 fn perform(rig: &mut Rig, actions: impl IntoIterator<Item = Action>) {

@@ -130,13 +130,7 @@ impl Rig {
         self.is_fetched = false;
         let (app, switch, now) = (self.app.clone(), 1, monotonic_ns());
         let (plan, mode) = (Arc::new(plan.clone()), Mode::Full);
-        let observe = Action::Observe {
-            app: app.clone(),
-            switch,
-            files: true,
-            awaits_onset: false,
-        };
-        self.engine.perform(now, observe);
+        self.engine.perform(now, observe(&app, switch, false));
         self.engine.events();
         let fetch = Action::Fetch {
             app,
@@ -150,12 +144,7 @@ impl Rig {
 
     /// Ends it and waits until it has been observed.
     pub fn collect(&mut self, plan: &Plan) -> Observation {
-        let collect = Action::Collect {
-            app: self.app.clone(),
-            switch: 1,
-            plan: Arc::new(plan.clone()),
-            known: Known::default(),
-        };
+        let collect = collect(&self.app, 1, plan);
         self.engine.perform(monotonic_ns(), collect);
         let mut observed = None;
         eventually("the switch was observed", || {
@@ -297,6 +286,26 @@ pub fn next_observation(rig: &mut Rig) -> Option<(AppId, u64, Observation)> {
         };
         rig.engine.events().into_iter().find_map(observed)
     })
+}
+
+/// To observe a switch, or what may be none, its file accesses too.
+pub fn observe(app: &AppId, switch: u64, awaits_onset: bool) -> Action {
+    Action::Observe {
+        app: app.clone(),
+        switch,
+        files: true,
+        awaits_onset,
+    }
+}
+
+/// To end it, this having been planned for it.
+pub fn collect(app: &AppId, switch: u64, plan: &Plan) -> Action {
+    Action::Collect {
+        app: app.clone(),
+        switch,
+        plan: Arc::new(plan.clone()),
+        known: Known::default(),
+    }
 }
 
 /// An application of this name.

@@ -5,14 +5,14 @@ use prepage_core::params::Mode;
 use prepage_engine::EngineParams;
 use prepage_kernel::process;
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Machine, PageCluster};
+use prepage_kernel::testing::machine::{Machine, Setting};
 
 const PAGES: u64 = 512;
 
 #[test]
 fn what_another_process_demands_of_it_is_fetched_for_that() {
     let _machine = Machine::with_swap();
-    let _cluster = PageCluster::none();
+    let _cluster = Setting::no_swap_readahead();
     for kind in ["shared", "memfd"] {
         let mut app = Child::spawn(16);
         let pages = app.map(kind, PAGES);
@@ -51,7 +51,7 @@ fn what_another_process_demands_of_it_is_fetched_for_that() {
 #[test]
 fn what_another_process_demands_of_it_is_mapped_for_that() {
     let _machine = Machine::with_swap();
-    let _cluster = PageCluster::none();
+    let _cluster = Setting::no_swap_readahead();
     let mut app = Child::spawn(16);
     let pages = app.map("memfd", PAGES);
     let mut server = Child::spawn(16);
@@ -92,7 +92,7 @@ fn what_another_process_demands_of_it_is_mapped_for_that() {
 #[test]
 fn what_is_mapped_twice_weighs_no_more_than_it_is() {
     let _machine = Machine::with_swap();
-    let _cluster = PageCluster::none();
+    let _cluster = Setting::no_swap_readahead();
     let mut app = Child::spawn(16);
     let first = app.map("memfd", PAGES);
     let path = app.object_path_at(&first);

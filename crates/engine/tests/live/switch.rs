@@ -13,7 +13,9 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::support::Support;
 use prepage_kernel::swaps::{self, SwapKind};
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Directory, Machine, SwapFile, Zswap, eventually};
+use prepage_kernel::testing::machine::{
+    Directory, Machine, Setting, SwapFile, eventually, zswap_counters,
+};
 use prepage_kernel::testing::page_cache::drop_cache;
 use std::ops::Range;
 
@@ -384,11 +386,11 @@ fn pages_that_zswap_holds_before_a_disk_come_in() {
     let mut machine = Machine::lock();
     machine.turn_swap_off();
     let _swap = SwapFile::new(32 << 20);
-    let _zswap = Zswap::enable();
+    let _zswap = Setting::zswap();
     let mut child = Child::spawn(PAGES);
-    let before = Zswap::counters();
+    let before = zswap_counters();
     child.swap_out();
-    let out = Zswap::counters();
+    let out = zswap_counters();
     assert!(out[0] >= before[0] + PAGES, "{before:?}, {out:?}");
     let mut rig = Rig::new(&child, &EngineParams::default(), params());
     let planned = child.page(0)..child.page(PAGES * 3 / 4);
@@ -399,7 +401,7 @@ fn pages_that_zswap_holds_before_a_disk_come_in() {
     let (planned, rest) = entries.split_at(PAGES as usize * 3 / 4);
     assert!(planned.iter().all(|entry| entry.present()));
     assert!(rest.iter().all(|entry| entry.swapped()));
-    let back = Zswap::counters();
+    let back = zswap_counters();
     assert!(back[1] >= out[1] + PAGES * 3 / 4, "{out:?}, {back:?}");
     let seen = rig.collect(&plan);
     assert_eq!(rig.seen(&child, &seen).fetched.pages(), PAGES * 3 / 4);

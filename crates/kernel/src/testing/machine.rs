@@ -196,75 +196,63 @@ impl Drop for SwapFile {
     }
 }
 
-/// Active and inactive lists of pages, in place of the generations of MGLRU, which calls what is new active until it has aged
-/// it; as it was again at the end.
-pub struct LruLists(String);
-
-impl LruLists {
-    const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
-
-    /// `None` where there are no generations, as before 6.1.
-    pub fn set() -> Option<LruLists> {
-        let before = std::fs::read_to_string(Self::ENABLED).ok()?;
-        std::fs::write(Self::ENABLED, "n").expect("turn MGLRU off");
-        Some(LruLists(before))
-    }
-}
-
-impl Drop for LruLists {
-    fn drop(&mut self) {
-        let _ = std::fs::write(Self::ENABLED, &self.0);
-    }
-}
-
-/// How many pages a swap-in reads around the one that is asked for; as it was again at the end.
-pub struct PageCluster(String);
-
-impl PageCluster {
-    const SETTING: &str = "/proc/sys/vm/page-cluster";
-
-    /// None. Before 6.14 shared memory is read so from zram as well, where private memory is not.
-    pub fn none() -> PageCluster {
-        let before = std::fs::read_to_string(Self::SETTING).expect("read vm.page-cluster");
-        std::fs::write(Self::SETTING, "0").expect("set vm.page-cluster");
-        PageCluster(before)
-    }
-}
-
-impl Drop for PageCluster {
-    fn drop(&mut self) {
-        let _ = std::fs::write(Self::SETTING, &self.0);
-    }
-}
-
-/// zswap, as it was again at the end.
-pub struct Zswap {
+/// A setting of the kernel's, as it was again at the end.
+pub struct Setting {
+    path: &'static str,
     before: String,
 }
 
-impl Zswap {
-    const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
+impl Setting {
+    const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+    const LRU_GENERATIONS: &str = "/sys/kernel/mm/lru_gen/enabled";
 
-    /// Enables it: what goes to a swap file or a disk from now on is compressed in front of it.
-    pub fn enable() -> Zswap {
-        let before = text::read_line(Self::ENABLED).expect("this test needs a kernel with zswap");
-        std::fs::write(Self::ENABLED, "Y").expect("enable zswap");
-        Zswap { before }
+    fn change(path: &'static str, value: &str) -> Setting {
+        let before = text::read_line(path)
+            .unwrap_or_else(|error| panic!("this test needs a kernel that has {path}: {error}"));
+        std::fs::write(path, value).unwrap_or_else(|error| panic!("write {path}: {error}"));
+        Setting { path, before }
     }
 
-    /// Pages that have gone into it and come out of it since the machine began.
-    pub fn counters() -> [u64; 2] {
-        ["zswpout ", "zswpin "].map(|name| {
-            let count = text::read_field("/proc/vmstat", name);
-            count.expect("this test needs a kernel that counts zswap's pages (5.16)")
-        })
+    /// Active and inactive lists of pages, in place of the generations of MGLRU, which calls what is new active until it has aged
+    /// it. `None` where there are no generations, as before 6.1.
+    pub fn lru_lists() -> Option<Setting> {
+        let has_generations = Path::new(Self::LRU_GENERATIONS).exists();
+        has_generations.then(|| Setting::change(Self::LRU_GENERATIONS, "n"))
+    }
+
+    /// A swap-in reads no pages around the one that is asked for. Before 6.14 shared memory is read so from zram as well, where
+    /// private memory is not.
+    pub fn no_swap_readahead() -> Setting {
+        Setting::change("/proc/sys/vm/page-cluster", "0")
+    }
+
+    /// zswap: what goes to a swap file or a disk from now on is compressed in front of it.
+    pub fn zswap() -> Setting {
+        Setting::change("/sys/module/zswap/parameters/enabled", "Y")
+    }
+
+    /// So many huge pages (hugetlbfs) beyond those that the machine has.
+    pub fn huge_pages(count: u64) -> Setting {
+        let before: u64 = text::read_number(Self::HUGE_PAGES).expect("this test needs hugetlbfs");
+        let reserved = Setting::change(Self::HUGE_PAGES, &(before + count).to_string());
+        let there: u64 = text::read_number(Self::HUGE_PAGES).expect("read");
+        assert_eq!(there, before + count, "no memory for huge pages");
+        reserved
     }
 }
 
-impl Drop for Zswap {
+impl Drop for Setting {
     fn drop(&mut self) {
-        let _ = std::fs::write(Self::ENABLED, &self.before);
+        let _ = std::fs::write(self.path, &self.before);
     }
+}
+
+/// Pages that have gone into zswap and come out of it since the machine began.
+pub fn zswap_counters() -> [u64; 2] {
+    ["zswpout ", "zswpin "].map(|name| {
+        let count = text::read_field("/proc/vmstat", name);
+        count.expect("this test needs a kernel that counts zswap's pages (5.16)")
+    })
 }
 
 /// Turns off what has to be swap.
@@ -282,32 +270,6 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
         "{program} {arguments:?}: {output:?}"
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Huge pages (hugetlbfs) beyond those that the machine has, taken back at the end.
-pub struct HugePages {
-    before: u64,
-}
-
-impl HugePages {
-    const COUNT: &str = "/proc/sys/vm/nr_hugepages";
-
-    /// Reserves so many more.
-    pub fn reserve(count: u64) -> HugePages {
-        let before: u64 = text::read_number(Self::COUNT).expect("this test needs hugetlbfs");
-        let all = (before + count).to_string();
-        std::fs::write(Self::COUNT, &all).expect("reserve huge pages");
-        let reserved = HugePages { before };
-        let there: u64 = text::read_number(Self::COUNT).expect("read");
-        assert_eq!(there, before + count, "no memory for huge pages");
-        reserved
-    }
-}
-
-impl Drop for HugePages {
-    fn drop(&mut self) {
-        let _ = std::fs::write(Self::COUNT, self.before.to_string());
-    }
 }
 
 /// A directory on a disk (not tmpfs), removed at the end.

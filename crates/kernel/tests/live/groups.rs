@@ -5,7 +5,7 @@ use prepage_kernel::inotify::{FileEvent, Inotify};
 use prepage_kernel::reclaim::Domain;
 use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::group::{Group, freezers, memory, v2};
-use prepage_kernel::testing::machine::{Directory, LruLists, Machine, eventually};
+use prepage_kernel::testing::machine::{Directory, Machine, Setting, eventually};
 use prepage_kernel::{mincore, readahead, swaps};
 use rustix::fd::AsFd;
 
@@ -93,7 +93,7 @@ fn members_are_those_of_the_subtree_and_bounded() {
 #[test]
 fn headroom_is_what_the_tightest_limit_above_leaves() {
     let (_machine, directory) = (Machine::with_swap(), Directory::new());
-    let _lists = LruLists::set();
+    let _lists = Setting::lru_lists();
     let page = prepage_kernel::page::page_size();
     let above = Group::create(&memory());
     let group = Group::below(&above);

@@ -6,7 +6,7 @@ use prepage_kernel::pagemap::{
 };
 use prepage_kernel::process_madvise::{Advice, Advised, advise, advise_all, pageout};
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{HugePages, Lcg, Machine, eventually};
+use prepage_kernel::testing::machine::{Lcg, Machine, Setting, eventually};
 use prepage_kernel::{Process, maps, process, process_vm, procmap, shmem, swaps};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::ops::Range;
@@ -539,7 +539,7 @@ fn scan_agrees_with_reading_every_entry() {
 #[test]
 fn huge_pages_take_no_pageout() {
     let _machine = Machine::lock();
-    let _huge = HugePages::reserve(1);
+    let _huge = Setting::huge_pages(1);
     let mut child = Child::spawn(1);
     let range = child.map("hugetlb", (2 << 20) / prepage_kernel::page::page_size());
     let paged_out = pageout(child.process.pidfd(), std::slice::from_ref(&range));
