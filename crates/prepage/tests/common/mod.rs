@@ -31,9 +31,14 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What a launch splits off outlives its command, to keep what it learned: it would make the directory anew.
+        // What a launch splits off outlives its command, to keep what it learned: it makes the directory anew, or makes files in
+        // it while it is being removed.
         let until = Instant::now() + Duration::from_secs(10);
-        while is_kept_in_by_a_launch(&self.0) && Instant::now() < until {
+        while Instant::now() < until {
+            let is_left = !is_kept_in_by_a_launch(&self.0);
+            if is_left && std::fs::remove_dir_all(&self.0).is_ok() {
+                return;
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = std::fs::remove_dir_all(&self.0);
