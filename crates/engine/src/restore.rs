@@ -88,9 +88,12 @@ enum Stage {
 /// Those under way, and the last ones.
 #[derive(Debug, Default)]
 pub struct Restores {
-    all: BTreeMap<u64, Arc<Restore>>,
+    all: Arc<Mutex<All>>,
     next: u64,
 }
+
+/// By number.
+type All = BTreeMap<u64, Arc<Restore>>;
 
 impl Restores {
     /// Begins one, on threads of its own, which no switch waits for. Returns its number.
@@ -99,7 +102,8 @@ impl Restores {
     /// Where no thread can be created, or four are under way, or two of the user's whose application it is.
     pub fn begin(&mut self, task: Task, params: &FetchParams, cores: Cores) -> Result<u64> {
         let owner = task.app.owner;
-        let under_way = || self.all.values().filter(|restore| !restore.is_over());
+        let mut all = lock(&self.all);
+        let under_way = || all.values().filter(|restore| !restore.is_over());
         let of_user = under_way().filter(|restore| restore.app.owner == owner);
         let (under_way, of_user) = (under_way().count(), of_user.count());
         if under_way >= UNDER_WAY_MAX || owner != 0 && of_user >= UNDER_WAY_OF_USER_MAX {
@@ -109,42 +113,48 @@ impl Restores {
             app: task.app.clone(),
             stage: Mutex::new(Stage::Looking),
         });
-        let (own, params) = (Arc::clone(&restore), params.clone());
+        let (own, others, params) = (Arc::clone(&restore), Arc::clone(&self.all), params.clone());
         let name = "prepage-restore".to_owned();
         std::thread::Builder::new()
             .name(name.clone())
-            .spawn(move || own.run(&task, &params, &cores))
+            .spawn(move || own.run(&task, &params, &cores, &others))
             .map_err(|source| Error::Thread { name, source })?;
         self.next += 1;
-        self.all.insert(self.next, restore);
-        while self.all.len() > REMEMBERED_MAX {
-            let over = self.all.iter().find(|(_, restore)| restore.is_over());
+        all.insert(self.next, restore);
+        while all.len() > REMEMBERED_MAX {
+            let over = all.iter().find(|(_, restore)| restore.is_over());
             let Some((&over, _)) = over else { break };
-            self.all.remove(&over);
+            all.remove(&over);
         }
         Ok(self.next)
     }
 
     /// How far this one has come; `None` where there was none of this number, or it is forgotten.
     pub fn restored(&self, number: u64) -> Option<Restored> {
-        self.all.get(&number).map(|restore| restore.state())
+        lock(&self.all).get(&number).map(|restore| restore.state())
     }
 }
 
 impl Restore {
-    fn run(&self, task: &Task, params: &FetchParams, cores: &Cores) {
+    fn run(&self, task: &Task, params: &FetchParams, cores: &Cores, all: &Mutex<All>) {
         let began = monotonic_ns();
-        let back_pages = self.bring_back(task, params, cores).unwrap_or(0);
+        let back_pages = self.bring_back(task, params, cores, all).unwrap_or(0);
         let over = Restored {
             back_pages,
             took_us: Some(monotonic_ns().saturating_sub(began) / 1_000),
             ..self.state()
         };
-        *self.stage() = Stage::Over(over);
+        *lock(&self.stage) = Stage::Over(over);
     }
 
     /// Returns the pages brought back.
-    fn bring_back(&self, task: &Task, params: &FetchParams, cores: &Cores) -> Result<u64> {
+    fn bring_back(
+        &self,
+        task: &Task,
+        params: &FetchParams,
+        cores: &Cores,
+        all: &Mutex<All>,
+    ) -> Result<u64> {
         let (plan, out_pages) = whole(task);
         let mut pool = Pool::start(params, cores)?;
         let swap = SwapLayout::look();
@@ -155,20 +165,34 @@ impl Restore {
             params.disk_span_reads,
         );
         job.keep_within(task.groups.clone());
-        if let Ok(meminfo) = Meminfo::read() {
-            let available = meminfo.available_bytes / page_size();
-            job.keep_below(available - available / LEFT);
-        }
-        let job = Arc::new(job);
-        *self.stage() = Stage::UnderWay(Arc::clone(&job), out_pages);
+        let job = self.set_under_way(job, out_pages, &lock(all));
         pool.run(&job);
         let fetched = job.take_fetched(LIMIT);
         job.cancel();
         Ok(fetched.anon.values().map(ExtentSet::pages).sum())
     }
 
+    /// Has no more brought back than the machine has available beside what others still bring back.
+    fn set_under_way(&self, mut job: Job, out_pages: u64, all: &All) -> Arc<Job> {
+        if let Ok(meminfo) = Meminfo::read() {
+            let available = meminfo.available_bytes / page_size();
+            job.keep_below((available - available / LEFT).saturating_sub(pages_to_come(all)));
+        }
+        let job = Arc::new(job);
+        *lock(&self.stage) = Stage::UnderWay(Arc::clone(&job), out_pages);
+        job
+    }
+
+    /// Pages that it has not taken up yet and may.
+    fn pages_to_come(&self) -> u64 {
+        match &*lock(&self.stage) {
+            Stage::UnderWay(job, _) => job.left_pages(),
+            Stage::Looking | Stage::Over(_) => 0,
+        }
+    }
+
     fn state(&self) -> Restored {
-        let (out_pages, back_pages) = match &*self.stage() {
+        let (out_pages, back_pages) = match &*lock(&self.stage) {
             Stage::Looking => (0, 0),
             Stage::UnderWay(job, out_pages) => (*out_pages, job.taken_pages()),
             Stage::Over(restored) => return restored.clone(),
@@ -182,13 +206,17 @@ impl Restore {
     }
 
     fn is_over(&self) -> bool {
-        matches!(*self.stage(), Stage::Over(_))
+        matches!(*lock(&self.stage), Stage::Over(_))
     }
+}
 
-    /// A thread that panicked has left nothing half-done.
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn pages_to_come(all: &All) -> u64 {
+    all.values().map(|restore| restore.pages_to_come()).sum()
+}
+
+/// A thread that panicked has left nothing half-done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A plan of all that is swapped out, what is planned first, and the number of its anonymous pages.
@@ -267,4 +295,75 @@ fn targets(out: &ExtentSet, planned: Option<&ExtentSet>) -> AnonTargets {
         .collect();
     pages.sort_unstable_by_key(|(extent, ..)| extent.start);
     AnonTargets::new(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Members;
+    use crate::members::Roster;
+    use prepage_core::identity::AppKind;
+    use prepage_kernel::testing::sleeping::Sleeping;
+
+    fn app() -> AppId {
+        AppId {
+            kind: AppKind::Named,
+            name: "sleep".into(),
+            owner: 0,
+        }
+    }
+
+    fn restore() -> Arc<Restore> {
+        Arc::new(Restore {
+            app: app(),
+            stage: Mutex::new(Stage::Looking),
+        })
+    }
+
+    /// Work on so many pages of a process, whatever they are.
+    fn job(process: &Sleeping, pages: u64) -> Job {
+        let app = app();
+        let mut roster = Roster::new();
+        roster.follow(&app, &[Members::Tree(process.pid())]);
+        roster.refresh(&app);
+        let members = roster.members(&app, None);
+        let [member] = &members[..] else {
+            panic!("these tests need root");
+        };
+        let targets = AnonTargets::new([(Extent::new(16, pages), 0, false)]);
+        let plan = Plan {
+            anon: vec![(member.instance, targets)],
+            ..Plan::default()
+        };
+        let swap = SwapLayout::default();
+        let mut job = Job::new(&plan, Mode::Full, &members, swap, 0);
+        job.divide(1, 1, 1);
+        job
+    }
+
+    #[test]
+    fn what_others_still_bring_back_is_left_to_them() {
+        let process = Sleeping::spawn();
+        let all = All::from([(1, restore()), (2, restore()), (3, restore())]);
+        let begin = |all: &All, number, pages| {
+            let restore: &Arc<Restore> = &all[&number];
+            restore.set_under_way(job(&process, pages), pages, all)
+        };
+        let first = begin(&all, 1, 1_000);
+        assert_eq!((first.left_pages(), pages_to_come(&all)), (1_000, 1_000));
+        assert!(!first.take_to_map(0, 300).is_empty());
+        assert_eq!(pages_to_come(&all), 700);
+        // Two that would each take all that the machine has.
+        let meminfo = Meminfo::read().expect("meminfo");
+        let available = meminfo.available_bytes / page_size();
+        let total = meminfo.total_bytes / page_size();
+        let second = begin(&all, 2, total);
+        assert!(second.left_pages() > available / 2 && second.left_pages() < available);
+        let third = begin(&all, 3, total);
+        assert!(third.left_pages() < available / LEFT);
+        // Of one that is over nothing more comes.
+        let over = all[&2].state();
+        *lock(&all[&2].stage) = Stage::Over(over);
+        assert_eq!(pages_to_come(&all), 700 + third.left_pages());
+    }
 }

@@ -250,7 +250,7 @@ impl Job {
                 (from, reads) = (to, 0);
             }
         }
-        let pages = self.pieces.last().map_or(0, |p| p.before + p.extent.len);
+        let pages = self.all_pages();
         self.spans.extend((pages > from).then_some(from..pages));
     }
 
@@ -269,10 +269,21 @@ impl Job {
         self.end.fetch_min(pages, Ordering::Relaxed);
     }
 
+    /// Its anonymous pages.
+    fn all_pages(&self) -> u64 {
+        self.pieces.last().map_or(0, |p| p.before + p.extent.len)
+    }
+
+    /// Anonymous pages that its threads have yet to take up, and may.
+    pub fn left_pages(&self) -> u64 {
+        let end = self.all_pages().min(self.end.load(Ordering::Relaxed));
+        end.saturating_sub(self.taken_pages())
+    }
+
     /// Anonymous pages taken up by its threads.
     pub fn taken_pages(&self) -> u64 {
         let left = |share: &Share| share.end.saturating_sub(share.next.load(Ordering::Relaxed));
-        let all = self.pieces.last().map_or(0, |p| p.before + p.extent.len);
+        let all = self.all_pages();
         match self.spans.get(self.spans_taken.load(Ordering::Relaxed)) {
             Some(span) if self.swap.reads_disk => span.start,
             _ if self.swap.reads_disk => all,
