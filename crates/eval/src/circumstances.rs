@@ -1,5 +1,6 @@
 //! What a result depends on and a reader must know: the machine, its swap, its disk, its settings.
 
+use crate::clock::now_ns;
 use crate::group::Hierarchies;
 use crate::mthp;
 use crate::record::{Machine, SwapDevice};
@@ -221,6 +222,9 @@ fn mthp_words(machine: &Machine) -> String {
     }
 }
 
+/// In them: the time of all processors.
+pub const CAPACITY: &str = "capacity_ms";
+
 /// Machine-wide counters of which a sample records the difference.
 pub fn system_counters() -> BTreeMap<String, f64> {
     const NAMES: &[&str] = &[
@@ -238,6 +242,7 @@ pub fn system_counters() -> BTreeMap<String, f64> {
         .map(|(name, value)| (name.to_owned(), value as f64))
         .collect();
     let stat = sysfs::read("/proc/stat").unwrap_or_default();
+    counters.insert(CAPACITY.into(), now_ns() as f64 / 1e6 * processors(&stat));
     let cpu: Vec<f64> = stat
         .lines()
         .next()
@@ -260,6 +265,15 @@ pub fn system_counters() -> BTreeMap<String, f64> {
         );
     }
     counters
+}
+
+/// The processors that are online, by /proc/stat.
+fn processors(stat: &str) -> f64 {
+    let numbered = |line: &&str| {
+        let number = line.strip_prefix("cpu");
+        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    stat.lines().filter(numbered).count() as f64
 }
 
 /// The load of the last minute.

@@ -5,11 +5,11 @@ use prepage_kernel::maps::{self, Mapping};
 use prepage_kernel::pagemap::{Categories, PageEntry, PageRegion, Pagemap};
 use prepage_kernel::process_madvise::{Advice, advise_all};
 use prepage_kernel::{Process, page_cache, process, process_vm};
-use rustix::fs::{Advice as FileAdvice, SeekFrom, fadvise, seek};
+use rustix::fs::{SeekFrom, seek};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::File;
-use std::num::NonZeroU64;
+use std::io::{self, BufReader};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -317,18 +317,20 @@ pub fn mapped_files(pids: &[i32], shared: &HashSet<FileKey>) -> Result<Vec<PathB
     Ok(paths)
 }
 
-/// Reads a whole file into the page cache. Whoever calls is charged for its pages.
+/// Reads a whole file into the page cache, and returns when it is there: what is only asked for comes long after from a slow
+/// device. Whoever calls is charged for its pages.
 pub fn read_whole_file(path: &Path) {
-    let Ok(file) = File::open(path) else { return };
-    let length = file.metadata().map_or(0, |m| m.len());
-    // The kernel silently caps one call: stay well below.
-    const CALL_BYTES: u64 = 128 * 1024;
-    let mut offset = 0;
-    while offset < length {
-        let call = CALL_BYTES.min(length - offset);
-        let _ = fadvise(&file, offset, NonZeroU64::new(call), FileAdvice::WillNeed);
-        offset += call;
+    // A device that is mapped may have no end.
+    if !path.is_file() {
+        return;
     }
+    let Ok(file) = File::open(path) else { return };
+    const CALL_BYTES: usize = 1 << 20;
+    // Of what cannot be read nothing can be said here: the sample says that it has major faults.
+    let _ = io::copy(
+        &mut BufReader::with_capacity(CALL_BYTES, file),
+        &mut io::sink(),
+    );
 }
 
 #[cfg(test)]

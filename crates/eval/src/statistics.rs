@@ -2,6 +2,7 @@
 
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A number with its 95 % confidence interval and the size of its sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +79,39 @@ pub fn bootstrap_mean(
     sizes: &[usize],
     statistic: impl Fn(usize, &[usize]) -> Option<f64>,
 ) -> Option<Estimate> {
+    let apart = |random: &mut Random, drawn: &mut [Vec<usize>]| {
+        for (units, &n) in drawn.iter_mut().zip(sizes) {
+            units.fill_with(|| random.below(n));
+        }
+    };
+    mean_over_draws(sizes, apart, statistic)
+}
+
+/// The same of groups whose units were measured side by side: those of the same number share what was otherwise going on, and
+/// are drawn together. `numbers` are those of the groups' units, rising; a group may lack some.
+pub fn bootstrap_mean_jointly(
+    numbers: &[Vec<u32>],
+    statistic: impl Fn(usize, &[usize]) -> Option<f64>,
+) -> Option<Estimate> {
+    let sizes: Vec<usize> = numbers.iter().map(Vec::len).collect();
+    let all: BTreeSet<u32> = numbers.iter().flatten().copied().collect();
+    let all: Vec<u32> = all.into_iter().collect();
+    let jointly = |random: &mut Random, drawn: &mut [Vec<usize>]| {
+        let picked: Vec<u32> = all.iter().map(|_| all[random.below(all.len())]).collect();
+        for (units, numbers) in drawn.iter_mut().zip(numbers) {
+            units.clear();
+            units.extend(picked.iter().filter_map(|n| numbers.binary_search(n).ok()));
+        }
+    };
+    mean_over_draws(&sizes, jointly, statistic)
+}
+
+/// The mean over the groups of a statistic of each, and its interval by what `draw` draws anew of their units.
+fn mean_over_draws(
+    sizes: &[usize],
+    draw: impl Fn(&mut Random, &mut [Vec<usize>]),
+    statistic: impl Fn(usize, &[usize]) -> Option<f64>,
+) -> Option<Estimate> {
     if sizes.is_empty() || sizes.iter().any(|&n| n < SAMPLES_MIN) {
         return None;
     }
@@ -91,9 +125,7 @@ pub fn bootstrap_mean(
     let mut random = Random::new(SEED);
     let mut values = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
-        for (units, &n) in drawn.iter_mut().zip(sizes) {
-            units.fill_with(|| random.below(n));
-        }
+        draw(&mut random, &mut drawn);
         values.extend(mean(&drawn));
     }
     if values.len() < RESAMPLES - UNDEFINED_MAX {
@@ -190,6 +222,31 @@ mod tests {
         assert!((2.0..=3.0).contains(&e.high));
         assert_eq!(bootstrap_mean(&[5, 3], of), None);
         assert_eq!(bootstrap_mean(&[], of), None);
+    }
+
+    #[test]
+    fn what_was_measured_side_by_side_is_drawn_together() {
+        // What slows a round slows it for all.
+        let rounds: Vec<f64> = (0..12).map(|i| f64::from(i * 7 % 12)).collect();
+        let of = |_: usize, drawn: &[usize]| median_of(&rounds, drawn);
+        let numbers = vec![(0..12).collect::<Vec<u32>>(); 6];
+        let jointly = bootstrap_mean_jointly(&numbers, of).unwrap();
+        let apart = bootstrap_mean(&[12; 6], of).unwrap();
+        let alone = median_estimate(&rounds).unwrap();
+        assert_eq!((jointly.value, jointly.n), (apart.value, 6));
+        let width = |e: Estimate| e.high - e.low;
+        assert!(width(jointly) > 2.0 * width(apart), "{jointly:?} {apart:?}");
+        assert_eq!((jointly.low, jointly.high), (alone.low, alone.high));
+    }
+
+    #[test]
+    fn a_group_that_lacks_units_is_drawn_from_those_it_has() {
+        let values = [vec![1.0; 8], vec![9.0; 4]];
+        let of = |i: usize, drawn: &[usize]| median_of(&values[i], drawn);
+        let numbers = [(0..8).collect(), vec![1, 3, 5, 7]];
+        let e = bootstrap_mean_jointly(&numbers, of).expect("of nearly all draws it has one");
+        assert_eq!((e.value, e.low, e.high, e.n), (5.0, 5.0, 5.0, 2));
+        assert_eq!(bootstrap_mean_jointly(&[vec![0, 1, 2]], of), None);
     }
 
     /// How often, in hundredths, the interval of the median of so many exponentially distributed values covers the true one.

@@ -1,7 +1,7 @@
 //! What the machine did while something was measured, and how much of it strangers did: all who take no part in it.
 
 use crate::attempts::STRANGERS_LOAD;
-use crate::circumstances::{load, system_counters};
+use crate::circumstances::{CAPACITY, load, system_counters};
 use crate::clock::process_cpu_us;
 use std::collections::BTreeMap;
 
@@ -34,25 +34,22 @@ impl Moment {
         };
         let mut system: BTreeMap<String, f64> = self.counters.iter().map(since).collect();
         let own_ms = self.own_cpu_us.saturating_sub(before.own_cpu_us) as f64 / 1e3;
-        let busy_ms = system.get("busy_ms").copied().unwrap_or(0.0);
-        system.insert(STRANGERS.into(), (busy_ms - own_ms).max(0.0));
+        let ms = |name: &str| system.get(name).copied().unwrap_or(0.0);
+        // Not `busy_ms`: a tick charges all of its time to what it interrupts, which with work that keeps in step with the ticks,
+        // as requests at a fixed rate, is always the same. When a processor is idle, a kernel without idle ticks knows exactly.
+        let free_ms = ms("idle_ms") + ms("iowait_ms") + ms("steal_ms");
+        let strangers_ms = (ms(CAPACITY) - free_ms - own_ms).max(0.0);
+        system.insert(STRANGERS.into(), strangers_ms);
         system.insert("load".into(), before.load);
         system
     }
 }
 
-/// Why nothing is to be made of what was counted for so long on so many cores, where strangers used more of them than so many
-/// hundredths.
-pub fn why_disturbed(
-    system: &BTreeMap<String, f64>,
-    counted_ns: u64,
-    cores: u64,
-    percent_max: f64,
-) -> Option<&'static str> {
-    // /proc/stat counts in ticks of 10 ms on every processor: so much says nothing.
+/// Why nothing is to be made of what was counted, where strangers used more than so many hundredths of the processors' time.
+pub fn why_disturbed(system: &BTreeMap<String, f64>, percent_max: f64) -> Option<&'static str> {
+    // Each of three numbers of /proc/stat is in hundredths of a second.
     const RESOLUTION_MS: f64 = 30.0;
-    let window_ms = counted_ns as f64 / 1e6 * cores as f64;
-    let most_ms = window_ms * percent_max / 100.0 + RESOLUTION_MS;
+    let most_ms = system[CAPACITY] * percent_max / 100.0 + RESOLUTION_MS;
     (system[STRANGERS] > most_ms).then_some(STRANGERS_LOAD)
 }
 
@@ -63,8 +60,9 @@ mod tests {
     #[test]
     fn strangers_may_use_a_share_of_all_processors() {
         let why = |strangers_ms| {
-            let system = BTreeMap::from([(STRANGERS.to_owned(), strangers_ms)]);
-            why_disturbed(&system, 1_000_000_000, 2, 10.0)
+            let system = [(STRANGERS, strangers_ms), (CAPACITY, 2_000.0)];
+            let system = system.map(|(name, value)| (name.to_owned(), value));
+            why_disturbed(&BTreeMap::from(system), 10.0)
         };
         assert_eq!(why(230.0), None);
         assert_eq!(why(231.0), Some(STRANGERS_LOAD));
@@ -72,14 +70,32 @@ mod tests {
 
     #[test]
     fn who_takes_part_is_no_stranger() {
-        let moment = |own_cpu_us, busy_ms, load| Moment {
-            own_cpu_us,
-            counters: BTreeMap::from([("busy_ms".to_owned(), busy_ms)]),
-            load,
+        let counted = |all: [(&str, f64); 5]| {
+            let all = all.map(|(name, value)| (name.to_owned(), value));
+            BTreeMap::from(all)
         };
-        let (before, after) = (moment(5_000, 100.0, 0.5), moment(45_000, 190.0, 0.7));
-        let expected = [("busy_ms", 90.0), (STRANGERS, 50.0), ("load", 0.5)];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value));
-        assert_eq!(after.since(&before), BTreeMap::from(expected));
+        let counters = |capacity, busy, idle, iowait, steal| {
+            counted([
+                (CAPACITY, capacity),
+                ("busy_ms", busy),
+                ("idle_ms", idle),
+                ("iowait_ms", iowait),
+                ("steal_ms", steal),
+            ])
+        };
+        let before = Moment {
+            own_cpu_us: 5_000,
+            counters: counters(100.0, 60.0, 20.0, 10.0, 0.0),
+            load: 0.5,
+        };
+        let after = Moment {
+            own_cpu_us: 45_000,
+            counters: counters(300.0, 200.0, 90.0, 25.0, 5.0),
+            load: 0.7,
+        };
+        // Of 200 ms 90 are idle, stolen or waiting, and 40 ours: whatever the ticks say.
+        let mut expected = counters(200.0, 140.0, 70.0, 15.0, 5.0);
+        expected.extend([(STRANGERS.to_owned(), 70.0), ("load".to_owned(), 0.5)]);
+        assert_eq!(after.since(&before), expected);
     }
 }

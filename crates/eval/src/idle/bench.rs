@@ -30,8 +30,6 @@ pub struct Bench {
     pub ground: Ground,
     /// prepage, where a mode needs it.
     pub prepage: Option<Service>,
-    /// Processors online.
-    pub cores: u64,
 }
 
 /// One service that runs and holds its data.
@@ -67,7 +65,6 @@ impl Bench {
         let mut bench = Self {
             ground,
             prepage: None,
-            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
         };
         if parameters.modes.iter().any(|mode| mode.is_helped()) {
             bench.start_prepage(parameters, prepage_bin)?;

@@ -57,10 +57,7 @@ pub fn measure(
     }
     let requests = draw(running, parameters, slot, purpose, window_ms);
     let (seen, counted) = watch(bench, running, slot.mode, &requests)?;
-    // What is brought back ahead is brought back while it is counted.
-    let counted_ns = window_ms * 1_000_000 + counted.restore_us.unwrap_or(0) * 1_000;
-    let percent_max = parameters.strangers_percent_max;
-    if let Some(why) = why_disturbed(&counted.system, counted_ns, bench.cores, percent_max) {
+    if let Some(why) = why_disturbed(&counted.system, parameters.strangers_percent_max) {
         return discard(state, why);
     }
     // What was brought back ahead may need no switch: none is waited for.

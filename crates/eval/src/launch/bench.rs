@@ -39,8 +39,6 @@ pub struct Bench {
     pub detector: Option<Detector>,
     /// The daemon `preload`, where it is measured too.
     pub preload: Option<Preload>,
-    /// Processors online.
-    pub cores: u64,
     session_group: Group,
     session: Option<Session>,
 }
@@ -85,7 +83,6 @@ impl Bench {
             ground,
             group,
             desk: None,
-            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             session_group,
             session: None,
         })

@@ -93,7 +93,7 @@ pub fn measure(
     };
     let is_reported = slot.scenario.is_reported() && !is_left_alone;
     let (seen, report) = watch_reported(bench, parameters, slot.scenario, wanted, is_reported)?;
-    let unusable = why_unusable(bench, parameters, &seen);
+    let unusable = why_unusable(parameters, &seen);
     let report = match unusable.map_or(report, Err) {
         Ok(report) => report,
         Err(reason) => {
@@ -261,8 +261,6 @@ fn vmtouch(pages: &SequencePages) -> Vec<OsString> {
 /// A launch from its beginning to its end.
 struct Watched {
     t0_ns: u64,
-    /// How long the counters were counted for: a picture is watched for some time after it came.
-    counted_ns: u64,
     seen: Seen,
     t_beside_ns: Option<u64>,
     preloaded: Option<Preloaded>,
@@ -360,12 +358,10 @@ fn watch(bench: &mut Bench, parameters: &Parameters, wanted: Wanted<'_>) -> Resu
         Some(beside) => beside.wait_until(until_ns)?.map(|(t_ns, _)| t_ns - t0_ns),
         None => None,
     };
-    let counted_ns = now_ns() - t0_ns;
     let watched = difference(&counted, &Counted::read(bench));
     leave_to_end(running, status);
     Ok(Watched {
         t0_ns,
-        counted_ns,
         seen,
         t_beside_ns,
         preloaded,
@@ -386,7 +382,6 @@ fn difference(before: &Counted, after: &Counted) -> Watched {
     let (cpu_us, system) = after.since(before);
     Watched {
         t0_ns: 0,
-        counted_ns: 0,
         seen: Seen::default(),
         t_beside_ns: None,
         preloaded: None,
@@ -405,16 +400,10 @@ fn is_held_out(scenario: Scenario, report: Option<&serde_json::Value>) -> bool {
 }
 
 /// Why a launch says nothing, if so. One that is merely slow is never discarded.
-fn why_unusable(bench: &Bench, parameters: &Parameters, watched: &Watched) -> Option<String> {
-    let percent_max = parameters.strangers_percent_max;
-    why_disturbed(
-        &watched.system,
-        watched.counted_ns,
-        bench.cores,
-        percent_max,
-    )
-    .map(String::from)
-    .or_else(|| why_failed("the program", watched.status))
+fn why_unusable(parameters: &Parameters, watched: &Watched) -> Option<String> {
+    why_disturbed(&watched.system, parameters.strangers_percent_max)
+        .map(String::from)
+        .or_else(|| why_failed("the program", watched.status))
 }
 
 /// Why a launch did not come to the end that was to be measured, if so.

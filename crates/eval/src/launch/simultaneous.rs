@@ -8,7 +8,6 @@ use super::order;
 use super::record::{Discarded, Key, Line, Parameters, Simultaneous, Slot, has_fetched};
 use super::scenario::Scenario;
 use crate::attempts::Attempts;
-use crate::clock::now_ns;
 use crate::error::Result;
 use crate::log::with_last_words_of_application;
 use crate::record::{Earlier, Writer, retain_incomplete};
@@ -120,8 +119,7 @@ fn measure(
         return discard(reason);
     }
     let seen = launch_all(bench, parameters, programs, at.scenario)?;
-    let percent_max = parameters.strangers_percent_max;
-    let disturbed = why_disturbed(&seen.system, seen.counted_ns, bench.cores, percent_max);
+    let disturbed = why_disturbed(&seen.system, parameters.strangers_percent_max);
     let disturbed = disturbed.map(String::from);
     if let Some(reason) = disturbed.or_else(|| why_one_failed(bench, programs, &seen.exits)) {
         return discard(reason);
@@ -148,7 +146,6 @@ fn measure(
 struct Seen {
     t0_ns: u64,
     exits: Vec<Exit>,
-    counted_ns: u64,
     system: BTreeMap<String, f64>,
     helped: usize,
 }
@@ -167,7 +164,6 @@ fn launch_all(
     let mut running: Vec<Running> = running.collect::<Result<_>>()?;
     let t0_ns = running[0].t0_ns;
     let exits = wait_for_all(t0_ns + parameters.cap_ms * 1_000_000, &mut running)?;
-    let counted_ns = now_ns() - t0_ns;
     let (_, system) = Counted::read(bench).since(&before);
     let takes_part = scenario != Scenario::Cold;
     let helped = programs
@@ -181,7 +177,6 @@ fn launch_all(
     Ok(Seen {
         t0_ns,
         exits,
-        counted_ns,
         system,
         helped,
     })

@@ -50,8 +50,6 @@ pub struct Bench {
     pub service: Option<Service>,
     /// Where what prepage recorded of the switches of mode observe is kept, if it is.
     pub switches: Option<Writer>,
-    /// Processors online.
-    pub cores: u64,
     /// The counters of the disk under the applications' files.
     pub disk_stat: Option<PathBuf>,
     /// The others, in the pressure setting.

@@ -144,9 +144,7 @@ fn measure_one(
         let counters = roles.read(&group.pids());
         Ok(roles.difference(&Reading::new(), &counters))
     })?;
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let percent_max = parameters.strangers_percent_max;
-    if let Some(why) = why_disturbed(&launch.system, launch.watched_ns, cores, percent_max) {
+    if let Some(why) = why_disturbed(&launch.system, parameters.strangers_percent_max) {
         return Ok(discarded(slot, why, state));
     }
     let Seen {

@@ -83,7 +83,7 @@ pub fn observe(
     });
     let difference = after.since(&counted, bench, running);
     let settled = settle(&before, &seen.frames);
-    if let Some(reason) = why_unusable(&seen, &difference, bench.cores, parameters) {
+    if let Some(reason) = why_unusable(&seen, &difference, parameters) {
         bench.check_window(running)?;
         return Ok(discarded(slot, reason, state));
     }
@@ -149,14 +149,12 @@ fn reached(seen: &Watched, settled: &Settled) -> (u64, u64) {
 fn why_unusable(
     seen: &Watched,
     difference: &Difference,
-    cores: u64,
     parameters: &Parameters,
 ) -> Option<&'static str> {
     if seen.t_active_ns.is_none() {
         return Some("the window never became active");
     }
-    let percent_max = parameters.strangers_percent_max;
-    why_disturbed(&difference.system, seen.t_end_ns, cores, percent_max)
+    why_disturbed(&difference.system, parameters.strangers_percent_max)
 }
 
 /// Everything that is counted before and after.

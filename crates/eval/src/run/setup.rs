@@ -97,7 +97,6 @@ pub fn set_up(
             .as_deref()
             .map(|path| Writer::open(path, true))
             .transpose()?,
-        cores: run.machine.cores,
         disk_stat: circumstances::disk_directory(&ground.places.disk).map(|disk| disk.join("stat")),
         others,
         _held: session.processes,

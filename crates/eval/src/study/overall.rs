@@ -3,8 +3,8 @@
 use super::Study;
 use super::measures::{gap_closed, median_ratio, ratio_to_off, triples};
 use super::switches::{Block, Switches, settled_ms};
-use crate::record::Mode;
-use crate::statistics::{Estimate, bootstrap_mean};
+use crate::record::{Mode, Setting};
+use crate::statistics::{Estimate, bootstrap_mean, bootstrap_mean_jointly};
 use serde::Serialize;
 
 /// A mode over all applications of a record.
@@ -91,13 +91,40 @@ pub fn mean_ratio(apps: &[Switches], mode: Mode, other: Mode) -> Option<Estimate
 
 /// The mean over applications of a statistic of their blocks.
 fn mean<'a>(
-    apps: impl Iterator<Item = &'a Switches>,
+    apps: impl Iterator<Item = &'a Switches> + Clone,
     blocks: impl Fn(&'a Switches) -> Vec<Block<'a>>,
     statistic: impl Fn(&[Block<'a>], &[usize]) -> Option<f64>,
 ) -> Option<Estimate> {
+    let setting = apps.clone().next()?.run.parameters.setting;
     let blocks: Vec<Vec<Block<'a>>> = apps.map(blocks).collect();
-    let sizes: Vec<usize> = blocks.iter().map(Vec::len).collect();
-    bootstrap_mean(&sizes, |i, drawn| statistic(&blocks[i], drawn))
+    mean_of_blocks(setting, &blocks, statistic)
+}
+
+/// The mean over applications of a statistic of each one's blocks. Where they share memory, a block is a round of them all.
+pub fn mean_of_blocks<'a>(
+    setting: Setting,
+    blocks: &[Vec<Block<'a>>],
+    statistic: impl Fn(&[Block<'a>], &[usize]) -> Option<f64>,
+) -> Option<Estimate> {
+    let of_app = |i: usize, drawn: &[usize]| statistic(&blocks[i], drawn);
+    match setting {
+        Setting::Together => {
+            let numbers = blocks
+                .iter()
+                .map(|of_app| of_app.iter().map(number).collect());
+            bootstrap_mean_jointly(&numbers.collect::<Vec<_>>(), of_app)
+        }
+        // One application after another.
+        Setting::Reclaimed | Setting::Pressure => {
+            let sizes: Vec<usize> = blocks.iter().map(Vec::len).collect();
+            bootstrap_mean(&sizes, of_app)
+        }
+    }
+}
+
+/// A block's number.
+pub fn number(block: &Block<'_>) -> u32 {
+    block.values().next().map_or(0, |switch| switch.slot.block)
 }
 
 #[cfg(test)]

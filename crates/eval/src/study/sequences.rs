@@ -3,10 +3,11 @@
 
 use super::Studies;
 use super::measures::median_ratio;
+use super::overall::{mean_of_blocks, number};
 use super::switches::{Block, Switches, settled_ms};
 use super::text::{cells, interval};
 use crate::record::{Mode, Setting};
-use crate::statistics::{Estimate, bootstrap, bootstrap_mean, median_estimate};
+use crate::statistics::{Estimate, bootstrap, median_estimate};
 use serde::Serialize;
 
 /// One application in one sequence.
@@ -36,11 +37,7 @@ pub fn sequences(apps: &[Switches]) -> Vec<SequenceRow> {
         return Vec::new();
     }
     let numbers = || 0..parameters.sequences;
-    let of_sequence = |app, number| {
-        let all = blocks(app).into_iter();
-        let own = all.filter(|(block, _)| block / parameters.rounds == number);
-        own.map(|(_, block)| block).collect::<Vec<Block<'_>>>()
-    };
+    let of_sequence = |app, sequence| blocks(app, parameters.rounds, sequence);
     let ratio = |blocks: &[Block<'_>], drawn: &[usize]| {
         median_ratio(blocks, drawn, (Mode::Full, Mode::Off), settled_ms)
     };
@@ -65,26 +62,24 @@ pub fn sequences(apps: &[Switches]) -> Vec<SequenceRow> {
     for number in numbers() {
         let of_each: Vec<Vec<Block<'_>>> =
             apps.iter().map(|app| of_sequence(app, number)).collect();
-        let sizes: Vec<usize> = of_each.iter().map(Vec::len).collect();
         rows.push(SequenceRow {
             app: None,
             sequence: number + 1,
             n: apps.len(),
             off_ms: None,
             full_ms: None,
-            ratio: bootstrap_mean(&sizes, |i, drawn| ratio(&of_each[i], drawn)),
+            ratio: mean_of_blocks(parameters.setting, &of_each, ratio),
         });
     }
     rows.retain(|row| row.ratio.is_some());
     rows
 }
 
-/// The blocks that have both modes, by number.
-fn blocks(app: &Switches) -> Vec<(u32, Block<'_>)> {
-    let blocks = app.blocks(&[Mode::Off, Mode::Full]).into_iter();
+/// The blocks of a sequence of so many rounds that have both modes.
+fn blocks(app: &Switches, rounds: u32, sequence: u32) -> Vec<Block<'_>> {
+    let mut blocks = app.blocks(&[Mode::Off, Mode::Full]);
+    blocks.retain(|block| number(block) / rounds == sequence);
     blocks
-        .map(|block| (block[&Mode::Off].slot.block, block))
-        .collect()
 }
 
 /// The same as a table.
