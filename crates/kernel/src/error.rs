@@ -154,6 +154,7 @@ fn errno_name(errno: i32) -> Option<&'static str> {
         libc::ENFILE => "ENFILE",
         libc::EMFILE => "EMFILE",
         libc::ENOTTY => "ENOTTY",
+        libc::EFBIG => "EFBIG",
         libc::ENOSPC => "ENOSPC",
         libc::ESPIPE => "ESPIPE",
         libc::EROFS => "EROFS",

@@ -23,12 +23,16 @@ pub struct OpenFile {
 /// At most this many descriptors of one process are looked at.
 pub const OPEN_FILES_MAX: usize = 65_536;
 
+/// Bytes of the paths of one process's open files, after which no more are looked at: of as many as there may be, with 256 bytes
+/// each. A path may have 4,096.
+const PATHS_BYTES_MAX: usize = 16 << 20;
+
 /// The regular files that a process holds open; needs the right to ptrace-read it. Descriptors that are closed
-/// meanwhile are left out, and nothing is opened.
+/// meanwhile are left out, as are those beyond the bounds, and nothing is opened.
 pub fn open_files(pid: i32) -> Result<Vec<OpenFile>> {
     let directory = format!("/proc/{pid}/fd");
     let failed = |error| Error::new("read directory", directory.as_str(), error);
-    let mut files = Vec::new();
+    let (mut files, mut paths_bytes) = (Vec::new(), 0);
     for entry in std::fs::read_dir(&directory)
         .map_err(failed)?
         .take(OPEN_FILES_MAX)
@@ -57,6 +61,10 @@ pub fn open_files(pid: i32) -> Result<Vec<OpenFile>> {
             continue;
         };
         if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile {
+            paths_bytes += path.as_os_str().len();
+            if paths_bytes > PATHS_BYTES_MAX {
+                break;
+            }
             files.push(OpenFile {
                 fd,
                 path,

@@ -17,6 +17,10 @@ pub type SharedObject = ((u32, u32), u64, Option<PathBuf>);
 /// `statfs` magic of shared memory's file system (linux/magic.h).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
+/// The longest list that is read, in bytes: 65,530 mappings, the most that a process may have unless somebody allows more
+/// (vm.max_map_count), with names of 180 bytes. A name may be as long as whoever maps the file likes.
+const LIST_BYTES_MAX: u64 = 16 << 20;
+
 /// One mapping (VMA).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -115,12 +119,13 @@ impl Mapping {
     }
 }
 
-/// Reads /proc/PID/maps. Empty for kernel threads and zombies.
+/// Reads /proc/PID/maps. Empty for kernel threads and zombies. `EFBIG` where it is longer than 16 MiB.
 ///
 /// The kernel gives it in pages, mappings may change between them (before 6.11 under mmap_lock, a page at a time).
 pub fn read(pid: i32) -> Result<Vec<Mapping>> {
     let path = format!("/proc/{pid}/maps");
-    let bytes = text::read_bytes(&path)?;
+    let bytes = File::open(&path).and_then(|file| text::read_whole_up_to(file, LIST_BYTES_MAX));
+    let bytes = bytes.map_err(|error| Error::new("read", path.as_str(), error))?;
     parse(&bytes)
         .map_err(|line| Error::malformed("parse", path, format!("malformed line {line:?}")))
 }

@@ -24,6 +24,17 @@ pub(crate) fn read_at_most(path: impl AsRef<Path>, bytes_max: u64) -> Result<Vec
     Ok(bytes)
 }
 
+/// Reads a whole file whose length is somebody else's choice: `EFBIG` where it is longer than so many bytes, since a part of a
+/// list says nothing of what is not in it.
+pub(crate) fn read_whole_up_to(file: std::fs::File, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(READ_BYTES);
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > bytes_max {
+        true => Err(rustix::io::Errno::FBIG.into()),
+        false => Ok(bytes),
+    }
+}
+
 /// Reads a whole text file. Bytes that are not UTF-8 (names of processes and files) are replaced.
 pub(crate) fn read_text(path: impl AsRef<Path>) -> Result<String> {
     Ok(String::from_utf8_lossy(&read_bytes(path)?).into_owned())
@@ -141,6 +152,19 @@ mod tests {
         assert_eq!(some.len(), 3);
         let stat = read_bytes("/proc/self/stat").expect("every process has it");
         assert!(stat.ends_with(b"\n"));
+    }
+
+    #[test]
+    fn of_a_file_that_is_too_long_nothing_is_read() {
+        let up_to = |bytes_max| {
+            let file = std::fs::File::open("/proc/version").expect("every kernel has it");
+            read_whole_up_to(file, bytes_max).map_err(|error| error.raw_os_error())
+        };
+        let whole = read_bytes("/proc/version").expect("every kernel has it");
+        let len = whole.len() as u64;
+        assert_eq!(up_to(len), Ok(whole));
+        assert_eq!(up_to(len - 1), Err(Some(libc::EFBIG)));
+        assert_eq!(up_to(0), Err(Some(libc::EFBIG)));
     }
 
     #[test]

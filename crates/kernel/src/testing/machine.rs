@@ -300,6 +300,19 @@ impl Directory {
         path
     }
 
+    /// A file whose path is nearly as long as one may be.
+    pub fn file_of_long_path(&self) -> PathBuf {
+        const PATH_BYTES: usize = 4_000;
+        let mut directory = self.0.clone();
+        while directory.as_os_str().len() < PATH_BYTES - 200 {
+            directory.push("d".repeat(199));
+        }
+        std::fs::create_dir_all(&directory).expect("make directories");
+        let file = directory.join("f");
+        write_clean(&file, 1);
+        file
+    }
+
     /// So many copies of bash, on the disk and clean, and a shell's command line that runs one after the other.
     pub fn programs(&self, count: usize) -> (Vec<PathBuf>, String) {
         let paths: Vec<PathBuf> = (0..count)

@@ -6,7 +6,7 @@ use prepage_kernel::pagemap::{
 };
 use prepage_kernel::process_madvise::{Advice, Advised, advise, advise_all, pageout};
 use prepage_kernel::testing::child::Child;
-use prepage_kernel::testing::machine::{Lcg, Machine, Setting, eventually};
+use prepage_kernel::testing::machine::{Directory, Lcg, Machine, Setting, eventually};
 use prepage_kernel::{Process, maps, process, process_vm, procmap, shmem, swaps};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::ops::Range;
@@ -268,6 +268,21 @@ fn a_process_that_is_gone_is_a_normal_value() {
         &mut regions,
     );
     assert!(regions.is_empty(), "{scanned:?}");
+}
+
+#[test]
+fn of_a_process_that_maps_more_than_is_read_no_part_passes_for_all() {
+    const MAPPINGS: usize = 4_500;
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let path = directory.file_of_long_path();
+    let mut child = Child::spawn(1);
+    assert!(!maps::read(child.pid()).expect("maps").is_empty());
+    for _ in 0..MAPPINGS {
+        child.tell_file("mapfile", &path, 0, 1);
+    }
+    let error = maps::read(child.pid()).expect_err("it is longer than 16 MiB");
+    assert!(error.to_string().ends_with("(EFBIG 27)"), "{error}");
 }
 
 /// As the first has ended and its pid is another's: what is held of it is of nobody.

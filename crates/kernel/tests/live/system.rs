@@ -5,8 +5,9 @@ use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::psi::{self, MemoryPressure};
 use prepage_kernel::sched::{self, Policy};
 use prepage_kernel::support::Support;
-use prepage_kernel::testing::machine::Machine;
-use prepage_kernel::{clock, mountinfo, swaps, zram};
+use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::machine::{Directory, Machine};
+use prepage_kernel::{clock, mountinfo, process, swaps, zram};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,32 @@ fn what_newer_kernels_offer_is_found() {
         FilemapKind::ALL,
         "this test needs a kernel that reports file accesses (6.12)"
     );
+}
+
+#[test]
+fn of_a_process_with_more_mounts_than_are_read_no_part_passes_for_all() {
+    // Each doubles what is mounted.
+    const MOUNT: &str = r#"cd "$1" && mount --bind . "$1" && cd "$1" &&
+        for i in 1 2 3 4 5 6 7 8 9; do mkdir $i && mount --rbind "$1" "$1/$i" || exit; done &&
+        shift && exec "$@""#;
+    let _machine = Machine::lock();
+    let directory = Directory::new();
+    let path = directory.file_of_long_path();
+    let point = path.ancestors().nth(10).and_then(Path::to_str);
+    let enters = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        MOUNT,
+        "sh",
+        point.expect("text"),
+    ];
+    let child = Child::spawn_through(&enters, 1);
+    let error = mountinfo::read_of(child.pid()).expect_err("it is longer than 1 MiB");
+    assert!(error.to_string().ends_with("(EFBIG 27)"), "{error}");
+    let mounts = mountinfo::read_of(process::own_pid()).expect("our own");
+    assert_eq!(mountinfo::read().expect("our own"), mounts);
 }
 
 /// What our descriptors refer to, but for those of tests that wait for their turn.
