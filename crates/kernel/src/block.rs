@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 /// has.
 pub const READAHEAD_CAP_KIB_DEFAULT: u64 = 128;
 
+/// File systems that lie on block devices by whose numbers the kernel does not name them. Only root mounts them, so that what is
+/// mounted is a device, and no text of a user's, as it is of FUSE and of most that may be mounted in a user namespace.
+const NAMED_BY_SOURCE: [&str; 2] = ["btrfs", "bcachefs"];
+
 /// A whole block device: partitions are resolved to the device they lie on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {
@@ -62,12 +66,12 @@ impl BlockDevice {
         }
     }
 
-    /// The device that a file system was mounted from, by the mount table. The file system is not asked. `ENOENT` where
-    /// there is none.
+    /// The device that a file system was mounted from, by the mount table. The file system is not asked, nor is any that a user
+    /// may name. `ENOENT` where there is none.
     pub fn of_mount(mount: &Mount) -> Result<BlockDevice> {
         let (major, minor) = mount.dev;
         let device = BlockDevice::of_number(rustix::fs::makedev(major, minor));
-        if device.is_ok() || !mount.source.starts_with("/dev") {
+        if device.is_ok() || !NAMED_BY_SOURCE.contains(&mount.fs_type.as_str()) {
             return device;
         }
         match std::fs::metadata(&mount.source) {

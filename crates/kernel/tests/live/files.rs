@@ -3,10 +3,11 @@
 use prepage_kernel::block::BlockDevice;
 use prepage_kernel::open::{FileKind, fstat, open_in_root, process_root, read_directory_in_root};
 use prepage_kernel::open::{cached_stat_in_root, look_up_in_root, lstat_in_root, stat_in_root};
+use prepage_kernel::readahead;
 use prepage_kernel::testing::hanging::HangingMount;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use prepage_kernel::testing::page_cache::{cached_of, drop_cache};
-use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, page, process, readahead};
+use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, mountinfo, page, process};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -90,6 +91,27 @@ fn the_queue_settings_of_a_disk_are_read() {
             .expect_err("no device")
             .is_not_found()
     );
+}
+
+/// The source of any other may be what a user likes, as the path of a server that does not answer.
+#[test]
+fn a_device_is_looked_up_by_what_root_alone_mounts() {
+    let device = BlockDevice::of_path(Path::new("/")).expect("/ lies on a block device");
+    let of_mount = |fs_type: &str, number: &str| {
+        let name = device.name();
+        let line = format!("1 0 {number} / / rw - {fs_type} /dev/{name} rw");
+        let mounts = mountinfo::parse(line.as_bytes()).expect("well formed");
+        BlockDevice::of_mount(&mounts[0]).ok()
+    };
+    assert_eq!(of_mount("btrfs", "0:1").as_ref(), Some(&device));
+    assert_eq!(of_mount("bcachefs", "0:1").as_ref(), Some(&device));
+    for fs_type in ["fuse.btrfs", "fuse", "tmpfs", "overlay"] {
+        assert_eq!(of_mount(fs_type, "0:1"), None, "{fs_type}");
+    }
+    let dev = std::fs::metadata(format!("/dev/{}", device.name()));
+    let dev = dev.expect("this test needs /dev").rdev();
+    let number = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    assert_eq!(of_mount("ext4", &number).as_ref(), Some(&device));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use prepage_kernel::block::{BlockDevice, READAHEAD_CAP_KIB_DEFAULT};
 use prepage_kernel::mountinfo::{self, mount_of};
 use prepage_kernel::open::{FileKind, FileStat, cached_stat_in_root, process_root};
 use prepage_kernel::page::page_size;
-use prepage_kernel::process::own_pid;
+use prepage_kernel::process::{mount_namespace, own_pid};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -152,8 +152,15 @@ impl Decided {
     }
 }
 
-/// The device below what is mounted where a process has this path.
+/// The device below what is mounted where a process has this path; `None` where it has a mount namespace of its own, in which any
+/// user may have made more mounts than are to be read at a launch.
 fn device_of_mount(pid: i32, path: &str) -> Option<BlockDevice> {
+    let there = mount_namespace(pid).ok()?;
+    let is_there = |pid| mount_namespace(pid).is_ok_and(|here| here == there);
+    // The service may have one, too.
+    if !is_there(own_pid()) && !is_there(1) {
+        return None;
+    }
     let mounts = mountinfo::read_of(pid).ok()?;
     BlockDevice::of_mount(mount_of(&mounts, Path::new(path))?).ok()
 }
@@ -167,6 +174,27 @@ fn version(path: &str, stat: &FileStat) -> Option<FileId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn what_is_mounted_is_looked_at_where_the_machine_mounts_it() {
+        let shell = "/bin/sh";
+        let device = device_of_mount(own_pid(), shell);
+        assert!(device.is_some(), "this test needs / on a block device");
+        let mut elsewhere = Command::new("unshare")
+            .args(["--mount", "sh", "-c", "echo; read -r end"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("run unshare");
+        let stdout = elsewhere.stdout.take().expect("piped");
+        let read = BufReader::new(stdout).read_line(&mut String::new());
+        assert_eq!(read.expect("read from the shell"), 1);
+        let there = device_of_mount(elsewhere.id().cast_signed(), shell);
+        elsewhere.wait().expect("wait for the shell");
+        assert_eq!(there, None);
+    }
 
     #[test]
     fn calls_are_cut_where_the_device_is_not_known() {
