@@ -7,16 +7,15 @@ use prepage_kernel::readahead;
 use prepage_kernel::testing::hanging::HangingMount;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
 use prepage_kernel::testing::page_cache::{cached_of, drop_cache};
+use prepage_kernel::testing::sleeping::Sleeping;
 use prepage_kernel::{cachestat, credentials, fanotify, fds, mincore, mountinfo, page, process};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs::{File, Permissions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 #[test]
 fn cachestat_and_mincore_agree() {
@@ -335,29 +334,15 @@ fn fanotify_names_what_is_opened() {
 
 #[test]
 fn the_paths_of_open_files_are_read_up_to_a_bound() {
-    const OPEN: &str = r#"for _ in $(seq "$1"); do exec {fd}<"$0"; done; echo; read"#;
+    const OPEN: &str = r#"for _ in $(seq "$1"); do exec {fd}<"$0"; done; shift; exec "$@""#;
     const FILES: usize = 4_500;
     const BYTES_MAX: usize = 16 << 20;
     let directory = Directory::new();
     let path = directory.file_of_long_path();
-    let mut process = Command::new("bash")
-        .args(["-c", OPEN])
-        .args([path.as_os_str(), FILES.to_string().as_ref()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("run bash");
-    let stdout = process.stdout.take().expect("piped");
-    let read = BufReader::new(stdout).read_line(&mut String::new());
-    assert_eq!(
-        read.expect("read from bash"),
-        1,
-        "this test needs {FILES} descriptors"
-    );
-    let files = fds::open_files(process.id() as i32).expect("open files");
+    let (text, count) = (path.to_str().expect("text"), FILES.to_string());
+    let process = Sleeping::spawn_through(&["bash", "-c", OPEN, text, &count]);
+    let files = fds::open_files(process.pid()).expect("open files");
     let found = files.iter().filter(|file| file.path == path).count();
-    drop(process.stdin.take());
-    process.wait().expect("wait for bash");
     // Something else may be open too.
     let bound = BYTES_MAX / path.as_os_str().len();
     assert!(

@@ -5,8 +5,8 @@ use prepage_kernel::filemap::FilemapKind;
 use prepage_kernel::psi::{self, MemoryPressure};
 use prepage_kernel::sched::{self, Policy};
 use prepage_kernel::support::Support;
-use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::{Directory, Machine};
+use prepage_kernel::testing::sleeping::Sleeping;
 use prepage_kernel::{clock, mountinfo, process, swaps, zram};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -92,8 +92,8 @@ fn of_a_process_with_more_mounts_than_are_read_no_part_passes_for_all() {
         "sh",
         point.expect("text"),
     ];
-    let child = Child::spawn_through(&enters, 1);
-    let error = mountinfo::read_of(child.pid()).expect_err("it is longer than 1 MiB");
+    let process = Sleeping::spawn_through(&enters);
+    let error = mountinfo::read_of(process.pid()).expect_err("it is longer than 1 MiB");
     assert!(error.to_string().ends_with("(EFBIG 27)"), "{error}");
     let mounts = mountinfo::read_of(process::own_pid()).expect("our own");
     assert_eq!(mountinfo::read().expect("our own"), mounts);

@@ -174,26 +174,15 @@ fn version(path: &str, stat: &FileStat) -> Option<FileId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    use prepage_kernel::testing::sleeping::Sleeping;
 
     #[test]
     fn what_is_mounted_is_looked_at_where_the_machine_mounts_it() {
         let shell = "/bin/sh";
         let device = device_of_mount(own_pid(), shell);
         assert!(device.is_some(), "this test needs / on a block device");
-        let mut elsewhere = Command::new("unshare")
-            .args(["--mount", "sh", "-c", "echo; read -r end"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("run unshare");
-        let stdout = elsewhere.stdout.take().expect("piped");
-        let read = BufReader::new(stdout).read_line(&mut String::new());
-        assert_eq!(read.expect("read from the shell"), 1);
-        let there = device_of_mount(elsewhere.id().cast_signed(), shell);
-        elsewhere.wait().expect("wait for the shell");
-        assert_eq!(there, None);
+        let elsewhere = Sleeping::spawn_through(&["unshare", "--mount"]);
+        assert_eq!(device_of_mount(elsewhere.pid(), shell), None);
     }
 
     #[test]
