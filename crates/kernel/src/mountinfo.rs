@@ -155,26 +155,30 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Those of these mounts. Layers that have no path here, as those of an overlay that was mounted elsewhere, are
-    /// left out.
-    pub fn of(mounts: &[Mount]) -> Devices {
-        let by_mount: HashMap<u64, Device> = mounts.iter().map(|m| (m.id, m.dev)).collect();
+    /// Those of our own mounts. Layers that have no path here are left out.
+    pub fn here() -> Devices {
+        let mut devices = Devices::default();
+        let mount_id = |layer: &Path| open::mount_id(rustix::fs::CWD, layer);
+        devices.add_with(&read().unwrap_or_default(), mount_id);
+        devices
+    }
+
+    /// Adds those of mounts elsewhere. Layers are looked up in the kernel's caches alone, where they are while the overlay is
+    /// mounted: whoever mounted it may be anybody, and its options lead anywhere here, as to a server that does not answer.
+    pub fn add(&mut self, mounts: &[Mount]) {
+        self.add_with(mounts, open::cached_mount_id);
+    }
+
+    fn add_with(&mut self, mounts: &[Mount], mount_id: impl Fn(&Path) -> Option<u64>) {
+        let by_mount = mounts.iter().map(|mount| (mount.id, mount.dev));
+        self.by_mount.extend(by_mount);
         let overlays = mounts.iter().filter(|mount| mount.fs_type == "overlay");
         let layers = overlays.filter_map(|mount| {
             let layer = top_layer(&mount.super_options)?;
-            let id = open::mount_id(rustix::fs::CWD, Path::new(layer))?;
-            Some((mount.dev, *by_mount.get(&id)?))
+            let id = mount_id(Path::new(layer))?;
+            Some((mount.dev, *self.by_mount.get(&id)?))
         });
-        Devices {
-            layers: layers.collect(),
-            by_mount,
-        }
-    }
-
-    /// Adds those of more mounts. No file system is asked: the layers of overlays among them stay unknown.
-    pub fn add(&mut self, mounts: &[Mount]) {
-        let by_mount = mounts.iter().map(|mount| (mount.id, mount.dev));
-        self.by_mount.extend(by_mount);
+        self.layers.extend(layers);
     }
 
     /// The device by which tracepoints name a file: `mount_id` and `dev` are those of stat. `None` where the mount is

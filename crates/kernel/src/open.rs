@@ -93,15 +93,7 @@ pub fn stat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat> {
 /// that it takes no time. `EAGAIN` where they do not hold the path, or it leads through a link; `EINVAL` before 5.12.
 pub fn cached_stat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat> {
     let failed = |operation, error: Errno| Error::new(operation, path.to_string_lossy(), error);
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let handle = rustix::fs::openat2(
-        root,
-        path,
-        flags,
-        Mode::empty(),
-        IN_ROOT | ResolveFlags::CACHED,
-    )
-    .map_err(|error| failed("openat2", error))?;
+    let handle = cached_handle(root, path, IN_ROOT).map_err(|error| failed("openat2", error))?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(&handle, c"", flags, StatxFlags::BASIC_STATS)
         .map_err(|error| failed("statx", error))?;
@@ -113,6 +105,18 @@ pub fn cached_stat_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<FileStat
         mtime_ns: i128::from(mtime.tv_sec) * 1_000_000_000 + i128::from(mtime.tv_nsec),
         kind: file_kind(FileType::from_raw_mode(stat.stx_mode.into())),
     })
+}
+
+fn cached_handle(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    resolve: ResolveFlags,
+) -> std::result::Result<OwnedFd, Errno> {
+    let (flags, resolve) = (
+        OFlags::PATH | OFlags::CLOEXEC,
+        resolve | ResolveFlags::CACHED,
+    );
+    rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
 }
 
 /// Looks a path up as [`stat_in_root`] does, for the sake of the caches only: with two system calls instead of three.
@@ -204,6 +208,13 @@ pub fn mount_id(fd: BorrowedFd<'_>, path: &Path) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(fd, path, flags, StatxFlags::MNT_ID).ok()?;
     mount_id_in(&stat)
+}
+
+/// The mount that one of our paths leads through, as [`mount_id`] has it, by what the kernel's caches hold alone, as
+/// [`cached_stat_in_root`] has it.
+pub(crate) fn cached_mount_id(path: &Path) -> Option<u64> {
+    let handle = cached_handle(rustix::fs::CWD, path, ResolveFlags::NO_MAGICLINKS).ok()?;
+    mount_id(handle.as_fd(), Path::new(""))
 }
 
 /// The mount that statx was asked for (STATX_MNT_ID), where the kernel says it.

@@ -31,16 +31,12 @@ impl View {
     /// That of the application of these processes, one for each root directory that it has. What cannot be read is taken
     /// to be as here.
     pub fn of(pids: impl IntoIterator<Item = i32>) -> Self {
-        let mut mounts = mountinfo::read().unwrap_or_default();
-        let mut roots = Vec::new();
+        let (mut devices, mut roots) = (Devices::here(), Vec::new());
         for pid in pids {
-            mounts.extend(mountinfo::read_of(pid).unwrap_or_default());
+            devices.add(&mountinfo::read_of(pid).unwrap_or_default());
             roots.push(process_root_path(pid).unwrap_or_else(|_| PathBuf::from("/")));
         }
-        Self {
-            roots,
-            devices: Devices::of(&mounts),
-        }
+        Self { roots, devices }
     }
 
     /// Takes in what is mounted elsewhere too.
@@ -161,5 +157,36 @@ pub fn version_of(path: Arc<str>, device: (u32, u32), stat: &FileStat) -> FileId
         inode: stat.inode,
         size: stat.size_bytes,
         mtime_ns: i64::try_from(stat.mtime_ns).unwrap_or(i64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prepage_kernel::testing::hanging::HangingMount;
+    use prepage_kernel::testing::machine::Directory;
+    use prepage_kernel::testing::sleeping::Sleeping;
+
+    /// Whoever has a mount namespace of their own says where that is, and may say that it is on a server that does not answer.
+    #[test]
+    fn the_layer_of_an_overlay_that_is_mounted_elsewhere_is_found_without_waiting() {
+        const MOUNT: &str = r#"mount -t overlay -o "lowerdir=$1/layers/a:$1/layers/b" x "$1/mount" &&
+            shift && exec "$@""#;
+        let directory = Directory::new();
+        for name in ["layers", "layers/a", "layers/b", "mount"] {
+            std::fs::create_dir(directory.path(name)).expect("mkdir");
+        }
+        let path = directory.0.to_str().expect("text");
+        let enters = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", path];
+        let process = Sleeping::spawn_through(&enters);
+        let mounts = mountinfo::read_of(process.pid()).expect("what it has mounted");
+        let point = directory.path("mount");
+        let overlay = mounts.iter().find(|mount| mount.mount_point == point);
+        let device = overlay.expect("it has mounted it").dev;
+        let key = || View::of([process.pid()]).key_of_mapped(device, 7);
+        let below = mountinfo::mount_of(&mounts, &directory.0).expect("a mount");
+        assert_eq!(key(), (below.dev, 7));
+        let _hanging = HangingMount::at(&directory.path("layers"));
+        assert_eq!(key(), (device, 7));
     }
 }
