@@ -188,10 +188,11 @@ fn cached_of(roots: &Roots, file: &FileId, pages: &ExtentSet) -> ExtentSet {
 /// Those of the pages of an open file that are in the page cache now. Where that cannot be asked, all of them: unknown.
 pub fn cached(file: BorrowedFd<'_>, pages: &ExtentSet) -> ExtentSet {
     let is_overlay = is_overlay(file);
-    let extents = pages.extents().iter();
-    extents
-        .flat_map(|&extent| cached_in(file, extent, is_overlay))
-        .collect()
+    let mut cached = ExtentSet::new();
+    for &extent in pages.extents() {
+        add_cached(file, extent, is_overlay, &mut cached);
+    }
+    cached
 }
 
 /// How many of these pages are in the page cache; `None` where that cannot be asked (before 6.5; from 6.13 on of a file that we
@@ -213,19 +214,61 @@ fn is_overlay(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == OVERLAY_MAGIC)
 }
 
-fn cached_in(fd: BorrowedFd<'_>, extent: Extent, is_overlay: bool) -> Vec<Extent> {
+/// Most pages that are looked at one by one at once.
+const LOOKED_AT_MAX: u64 = 1 << 16;
+
+/// Of more pages in one piece that cannot be counted nothing is told: each would be looked at.
+const UNCOUNTED_MAX: u64 = 1 << 28;
+
+/// Adds those of an extent that are in the page cache, to those of extents before it. It may be of terabytes, of a sparse file.
+fn add_cached(fd: BorrowedFd<'_>, extent: Extent, is_overlay: bool, found: &mut ExtentSet) {
     let (start, len) = (extent.start * page_size(), extent.len * page_size());
     // An overlay's own inode never holds a page, and cachestat asks no other.
-    let counted = (!is_overlay).then(|| cachestat(fd, start, len));
-    match counted {
-        Some(Ok(stat)) if stat.cached == 0 => Vec::new(),
-        Some(Ok(stat)) if stat.cached >= extent.len => vec![extent],
+    let counted = (!is_overlay).then(|| cachestat(fd, start, len).ok());
+    match counted.flatten().map(|stat| stat.cached) {
+        Some(0) => {}
+        Some(cached) if cached >= extent.len => found.push_back(extent),
+        None if extent.len > UNCOUNTED_MAX => found.push_back(extent),
+        _ if extent.len > LOOKED_AT_MAX => {
+            let middle = extent.start + extent.len / 2;
+            add_cached(fd, Extent::between(extent.start, middle), is_overlay, found);
+            add_cached(fd, Extent::between(middle, extent.end()), is_overlay, found);
+        }
         _ => match mincore::resident(fd, start, len) {
             Ok(resident) => {
                 let pages = (extent.start..).zip(resident).filter(|&(_, there)| there);
-                pages.map(|(page, _)| Extent::new(page, 1)).collect()
+                pages.for_each(|(page, _)| found.push_back(Extent::new(page, 1)));
             }
-            Err(_) => vec![extent],
+            Err(_) => found.push_back(extent),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, memfd_create};
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn what_is_cached_of_more_than_can_be_mapped_is_found_page_by_page() {
+        const PAGES: u64 = 1 << 36;
+        let file = memfd_create("prepage-test", MemfdFlags::CLOEXEC).map(File::from);
+        let file = file.expect("memfd");
+        file.set_len(PAGES * page_size()).expect("a sparse file");
+        let there = [0, 7, 8, PAGES / 2 - 1, PAGES / 2, PAGES - 1];
+        for page in there {
+            let written = file.write_at(&[1], page * page_size());
+            assert_eq!(written.expect("write"), 1);
+        }
+        let pages = ExtentSet::from(vec![Extent::new(0, 5), Extent::between(6, PAGES)]);
+        let counted = cachestat(file.as_fd(), 0, 0);
+        counted.expect("this test needs cachestat (6.5)");
+        let found = cached(file.as_fd(), &pages);
+        assert_eq!(
+            found,
+            there.map(|page| Extent::new(page, 1)).into_iter().collect()
+        );
     }
 }
