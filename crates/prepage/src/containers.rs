@@ -2,11 +2,12 @@
 //! by its name, what was learned of it is found again.
 
 use crate::discover;
-use crate::identity::base_name;
+use crate::identity::{base_name, is_container_id};
 use prepage_kernel::process;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Where Docker keeps what it knows of each container, in a directory of its id.
@@ -15,10 +16,10 @@ const DOCKER: &str = "/var/lib/docker/containers";
 /// Longest description read, in bytes: environment and labels are most of one.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 
-/// What whoever made the container of this id and of this process calls it; `None` where that is not to be found out, as with
-/// containerd, whose containers have an id alone.
-pub fn name_of(id: &str, pid: i32) -> Option<String> {
-    by_monitor(id, pid).or_else(|| by_docker(Path::new(DOCKER), id))
+/// What whoever made the container of this id, of this process and in the control group at this directory calls it; `None` where
+/// that is not to be found out, as with containerd, whose containers have an id alone.
+pub fn name_of(id: &str, pid: i32, group: &Path) -> Option<String> {
+    by_monitor(id, pid).or_else(|| by_docker(Path::new(DOCKER), id, group))
 }
 
 /// By the process that watches each container of Podman from outside, its ancestor: conmon(8). What is inside may call itself as
@@ -50,7 +51,12 @@ struct Description {
     name: String,
 }
 
-fn by_docker(directory: &Path, id: &str) -> Option<String> {
+/// Not of a control group that a user made, who may call it by the id of anybody's container, or by any path.
+fn by_docker(directory: &Path, id: &str, group: &Path) -> Option<String> {
+    let is_roots = std::fs::metadata(group).is_ok_and(|group| group.uid() == 0);
+    if !is_roots || !is_container_id(id) {
+        return None;
+    }
     let file = File::open(directory.join(id).join("config.v2.json")).ok()?;
     let mut text = String::new();
     let _ = file
@@ -65,6 +71,7 @@ fn by_docker(directory: &Path, id: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::chown;
 
     fn words(line: &str) -> Vec<String> {
         line.split(' ').map(str::to_owned).collect()
@@ -90,20 +97,23 @@ mod tests {
             std::fs::create_dir_all(&own).expect("make the container's directory");
             std::fs::write(own.join("config.v2.json"), text).expect("write its description");
         };
+        let ids = ["b", "c", "d", "e"].map(|last| format!("{last:0>64}"));
         write(
-            "0a1b",
+            &ids[0],
             r#"{"StreamConfig":{},"State":{"Pid":7},"Name":"/web","Config":{"Env":["A=b"]}}"#,
         );
-        write("0a1c", r#"{"Name":"/"}"#);
-        write("0a1d", "{\"Na");
-        for (id, name) in [
-            ("0a1b", Some("web")),
-            ("0a1c", None),
-            ("0a1d", None),
-            ("0a1e", None),
-        ] {
-            assert_eq!(by_docker(&directory, id).as_deref(), name, "{id}");
-        }
+        write(&ids[1], r#"{"Name":"/"}"#);
+        write(&ids[2], "{\"Na");
+        let group = directory.join("group");
+        std::fs::create_dir(&group).expect("make what stands for the control group");
+        let named = |id: &str| by_docker(&directory, id, &group);
+        let web = Some("web".to_owned());
+        assert_eq!(ids.each_ref().map(|id| named(id)), [web, None, None, None]);
+        // What is no id may lead out of the directory.
+        write("theirs", r#"{"Name":"/x"}"#);
+        assert_eq!(named("theirs"), None);
+        chown(&group, Some(65_534), None).expect("give the group away");
+        assert_eq!(named(&ids[0]), None, "a user's, who may call it so");
         std::fs::remove_dir_all(&directory).expect("remove the test's directory");
     }
 }

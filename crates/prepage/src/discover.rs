@@ -167,8 +167,8 @@ pub fn identify(pid: i32, around: &Surroundings) -> prepage_kernel::Result<Optio
 
 /// The same copy, of a container that is called by its name where it has one.
 pub fn with_name(mut identity: Identity) -> Identity {
-    if identity.app.kind == AppKind::Container
-        && let Some(name) = containers::name_of(&identity.app.name, identity.main)
+    if let (AppKind::Container, Members::Cgroup(group)) = (identity.app.kind, &identity.members)
+        && let Some(name) = containers::name_of(&identity.app.name, identity.main, group)
     {
         identity.app.name = name.into();
     }

@@ -271,16 +271,22 @@ fn components(path: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     })
 }
 
+/// Whether it is the id of a container, or the beginning of one.
+pub fn is_container_id(text: &str) -> bool {
+    text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn container_name(last: &str, above: &str) -> Option<(AppKind, String)> {
     let found = |name: &str| Some((AppKind::Container, name.to_owned()));
-    let is_id = |text: &str| text.len() >= 12 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let scope = last.strip_suffix(".scope").unwrap_or(last);
     for prefix in ["docker-", "libpod-", "cri-containerd-", "crio-", "nerdctl-"] {
-        if let Some(id) = scope.strip_prefix(prefix).filter(|id| is_id(id)) {
+        if let Some(id) = scope.strip_prefix(prefix).filter(|id| is_container_id(id)) {
             return found(id);
         }
     }
-    if is_id(last) && (matches!(above, "docker" | "libpod_parent") || above.contains("pod")) {
+    if is_container_id(last)
+        && (matches!(above, "docker" | "libpod_parent") || above.contains("pod"))
+    {
         return found(last);
     }
     if let Some(name) = last.strip_prefix("lxc.payload.") {
