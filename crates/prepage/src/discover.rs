@@ -1,6 +1,6 @@
 //! Reads from /proc what [`crate::identity`] decides upon.
 
-use crate::cgroups::{self, Hierarchies};
+use crate::cgroups::{self, Hierarchies, Membership};
 use crate::containers;
 use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
 use prepage_core::identity::{AppId, AppKind};
@@ -99,18 +99,45 @@ pub fn facts_with(
     let text = |path: std::io::Result<std::path::PathBuf>| {
         path.ok().map(|p| p.to_string_lossy().into_owned())
     };
+    let exe = process::exe(pid).ok();
+    let groups = cgroups::memberships(pid);
+    let left = exe.as_deref().and_then(|exe| left_groups(exe, &groups));
     let facts = ProcessFacts {
         pid,
         session: stat.session,
         uid: process::status(pid)?.uid.effective,
-        exe: process::exe(pid)
-            .ok()
-            .map(|p| p.to_string_lossy().into_owned()),
+        exe: exe.map(|p| p.to_string_lossy().into_owned()),
         arguments: arguments()?,
         directory: text(std::fs::read_link(format!("/proc/{pid}/cwd"))),
-        groups: cgroups::memberships(pid),
+        has_left_groups: left.is_some(),
+        groups: left.unwrap_or(groups),
     };
     Ok((facts, stat.ppid))
+}
+
+/// The control groups that an application's first process was in before it moved itself, and itself alone, into the scope that is
+/// among these: `app-ID-PID.scope`, of its own pid. Chromium, and what is made of it, does that at startup, for portals to know it;
+/// what it had forked by then, which forks all renderers, stays where it was. `None` where a scope holds all, as one that a
+/// desktop makes does.
+fn left_groups(exe: &Path, groups: &[Membership]) -> Option<Vec<Membership>> {
+    let scope_of = |group: &Membership| {
+        let scope = group.path.rsplit('/').next()?.strip_prefix("app-")?;
+        let (_, pid) = scope.strip_suffix(".scope")?.rsplit_once('-')?;
+        pid.parse::<i32>().ok()
+    };
+    let (scope, first) = groups.iter().find_map(|g| Some((g, scope_of(g)?)))?;
+    let is_same = |pid: i32| process::exe(pid).is_ok_and(|own| own == exe);
+    if !is_same(first) || !cgroups::memberships(first).contains(scope) {
+        return None;
+    }
+    let stayed = |pid: i32| {
+        let groups = cgroups::memberships(pid);
+        // One that is in a scope of its own was launched by itself.
+        let is_outside = |g: &Membership| !g.is_within(scope) && scope_of(g) != Some(pid);
+        (!groups.is_empty() && groups.iter().all(is_outside)).then_some(groups)
+    };
+    let children = process::children(first).unwrap_or_default().into_iter();
+    children.filter(|&pid| is_same(pid)).find_map(stayed)
 }
 
 /// A process's arguments, which it can overwrite: a claim. Empty where it is gone, or does not let them be read.

@@ -6,7 +6,8 @@
 //!    named as the group names it; where that is by an id, [`crate::containers`] knows its name.
 //! 2. **A systemd unit.** `app-[LAUNCHER-]ID-RANDOM.scope` and `app-[LAUNCHER-]ID@RANDOM.service` are desktop
 //!    applications named ID, `snap.*` likewise; other services are units. Sessions, user managers, slices and
-//!    scopes with random names are not applications.
+//!    scopes with random names are not applications. What moves itself out of its group at startup, as Chromium does, and
+//!    leaves there what it forked before, is named as if it had stayed, and made up by its process tree.
 //! 3. **A control group of its own** in version 2, memory, systemd or freezer: any group that is not the root, not
 //!    that of PID 1, and neither ours nor above ours. Named by the program at the top of its process tree.
 //! 4. **The process tree**: up from the process while the parent runs the same executable, or belongs to the same
@@ -49,8 +50,10 @@ pub struct ProcessFacts {
     pub arguments: Vec<String>,
     /// Its working directory, as far as it can be read.
     pub directory: Option<String>,
-    /// Its control groups.
+    /// Its control groups; where it has left them, those that it was in before.
     pub groups: Vec<Membership>,
+    /// Whether it has left them, and others of its application have not.
+    pub has_left_groups: bool,
 }
 
 /// What does not belong to any application.
@@ -117,6 +120,8 @@ pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identit
         true => (None, None),
         false => (named, group),
     };
+    let is_whole = !chain[..=root].iter().any(|p| p.has_left_groups);
+    let group = group.filter(|_| is_whole);
     let directory = group.and_then(|group| around.hierarchies.directory(&group));
     let of_group = |(kind, name): (AppKind, String)| AppId {
         kind,
@@ -405,8 +410,8 @@ fn tree_root(
 
 /// Whether a process may belong to the same application as its parent, wherever their control groups are.
 pub fn may_be_one(child: &ProcessFacts, parent: &ProcessFacts) -> bool {
-    let same_program =
-        parent.exe == child.exe && parent.arguments.first() == child.arguments.first();
+    let same_words = parent.arguments.first() == child.arguments.first();
+    let same_program = parent.exe == child.exe && (same_words || parent.has_left_groups);
     let same_session = parent.session == child.session && parent.pid != parent.session;
     let same_owner = parent.uid == child.uid && parent.pid > 1;
     same_owner && (same_program || same_session) && !is_session_program(parent)

@@ -41,6 +41,7 @@ fn process(pid: i32, session: i32, command: &[&str], groups: &str) -> ProcessFac
         arguments: command.iter().map(|a| (*a).to_owned()).collect(),
         directory: Some("/home/u".into()),
         groups: parse_memberships(groups),
+        has_left_groups: false,
     }
 }
 
