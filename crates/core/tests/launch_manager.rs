@@ -326,6 +326,80 @@ fn a_file_that_is_gone_is_forgotten_and_one_that_is_written_anew_each_time_not_l
     assert_eq!(names, (0..20).filter(|name| *name != 3).collect());
 }
 
+/// A launch that reads so many of the application's files, and nothing from the device but these pages.
+fn part_launch(
+    state: &mut LaunchState,
+    app: &App,
+    files: usize,
+    device_pages: u64,
+    params: &LaunchParams,
+) -> Learned {
+    let decision = begin(state, &facts(&[]), params);
+    let mut part = app.clone();
+    part.files = app.files.clone().into_iter().take(files).collect();
+    let recording = decision.records.then(|| part.recording(&[]));
+    let seen = Measured {
+        device_pages,
+        launch_us: Some(20_000),
+        ..measured(&part, &decision)
+    };
+    end(state, recording.as_ref(), &seen, params)
+}
+
+#[test]
+fn what_hands_a_file_to_a_running_one_is_no_launch() {
+    let (params, app) = (LaunchParams::default(), App::of(10, 400));
+    let first = || {
+        let mut state = LaunchState::default();
+        launch(&mut state, &app, &[], &params);
+        state
+    };
+    let mut state = first();
+    for _ in 0..20 {
+        let outcome = part_launch(&mut state, &app, 4, 399, &params);
+        assert_eq!((outcome, state.n_init), (Learned::Nothing, 1));
+    }
+    let (_, outcome) = launch(&mut state, &app, &[], &params);
+    assert_eq!(outcome, Learned::Generation);
+    assert_eq!(state.sequence.pages(), app.pages());
+    // It is one where it is cold, or uses as much as others.
+    for (files, device_pages) in [(4, 400), (5, 0)] {
+        let mut state = first();
+        let outcome = part_launch(&mut state, &app, files, device_pages, &params);
+        assert_eq!(outcome, Learned::Generation, "{files} files");
+        assert_eq!(state.sequence.pages(), 400 * files as u64);
+    }
+}
+
+proptest! {
+    /// Whatever comes between: in which phase, and whether changed files are being learned.
+    #[test]
+    fn what_is_handed_over_to_a_running_one_changes_nothing_of_what_is_learned(
+        steps in prop::collection::vec((any::<bool>(), 0..60u32, prop::collection::vec(1..5usize, 0..4)), 1..30),
+    ) {
+        let params = LaunchParams { holdout_every: 0, ..LaunchParams::default() };
+        let mut app = App::of(10, 400);
+        let (mut state, mut alone) = (LaunchState::default(), LaunchState::default());
+        for (is_cold, updated, between) in steps {
+            if let Some((version, _)) = app.files.get_mut(&updated) {
+                *version += 1;
+            }
+            let device_pages = if is_cold { app.pages() } else { 0 };
+            for state in [&mut state, &mut alone] {
+                part_launch(state, &app, app.files.len(), device_pages, &params);
+            }
+            if alone.is_left_alone() {
+                break;
+            }
+            prop_assert_eq!(&state.sequence.files, &alone.sequence.files);
+            prop_assert_eq!(&state.sequence.reads, &alone.sequence.reads);
+            for files in between {
+                part_launch(&mut state, &app, files, 0, &params);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_state_from_elsewhere_is_checked() {
     let valid = learned(&App::of(4, 400), &LaunchParams::default());

@@ -5,6 +5,7 @@ mod common;
 use common::{Service, TempDir, copy_for_others, is_root, wait_until};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::store::{Next, PROFILE_BYTES_MAX, single};
+use prepage_kernel::page::page_size;
 use prepage_kernel::process;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually, within_half_minutes};
@@ -375,6 +376,61 @@ fn a_launch_is_learned_twice_and_helped_from_then_on() {
         (&unhelped["prefetch"], &unhelped["decision"]["held_out"]),
         (&serde_json::Value::Null, &false.into())
     );
+}
+
+#[test]
+fn opening_a_file_in_a_running_application_is_no_launch_of_it() {
+    const FILES: usize = 16;
+    const FILE_PAGES: usize = 128;
+    let directory = TempDir::new();
+    let [store, config, running] =
+        ["store", "prepage.toml", "running"].map(|name| directory.path().join(name));
+    let text = "[launch]\npages_min = 1\nlaunch_us_min = 0\nholdout_every = 0\n";
+    std::fs::write(&config, text).expect("written");
+    let data: Vec<PathBuf> = (0..FILES)
+        .map(|number| {
+            let path = directory.path().join(format!("data-{number}"));
+            std::fs::write(&path, vec![1; FILE_PAGES * page_size() as usize]).expect("written");
+            path
+        })
+        .collect();
+    let words: Vec<&str> = data.iter().map(|p| p.to_str().expect("text")).collect();
+    let line = format!(
+        "#!/bin/sh\ntest -e {} && exit\nexec cat {} >/dev/null\n",
+        running.display(),
+        words.join(" ")
+    );
+    let browser = script(&directory, "browser", &line, 0o755);
+    let launches = std::cell::Cell::new(0);
+    let launch = || {
+        let file = directory.path().join("report");
+        let paths = [&config, &file].map(|p| p.to_str().expect("text"));
+        let options = ["--config", paths[0], "--report", paths[1], "--", &browser];
+        let ran = output(&store, &options);
+        assert!(ran.status.success(), "{ran:?}");
+        launches.set(launches.get() + 1);
+        report(&file, launches.get()).pop().expect("one")
+    };
+    // On a busy machine a recording may have begun too late to count.
+    let mut helped = None;
+    for _ in 0..16 {
+        let last = launch();
+        if last["phase"] == "prefetch" {
+            helped = Some(last);
+            break;
+        }
+        if last["recording"]["lost"] != 0 {
+            continue;
+        }
+        std::fs::write(&running, "").expect("written");
+        launch();
+        launch();
+        std::fs::remove_file(&running).expect("removed");
+    }
+    let helped = helped.expect("it is helped");
+    let planned = helped["decision"]["prefetch_pages"].as_u64();
+    let pages = (FILES * FILE_PAGES) as u64;
+    assert!(planned >= Some(pages), "{pages} pages: {helped}");
 }
 
 /// The application that the last launch of a report was of.

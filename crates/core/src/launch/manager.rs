@@ -14,7 +14,7 @@ use super::sequence::{LaunchSequence, SequenceFile, forget_changed};
 use crate::identity::FileId;
 use crate::params::launch::{LaunchOrder, LaunchParams, TIMES_MAX};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A launch was cold if the device read this part of the sequence's pages, a quarter. Of a small program most are libraries' that
@@ -430,6 +430,9 @@ fn profile(
     measured: &Measured<'_>,
     params: &LaunchParams,
 ) -> Learned {
+    if is_handed_over(&state.sequence, recording, measured) {
+        return Learned::Nothing;
+    }
     let LaunchState {
         sequence,
         n_init,
@@ -474,6 +477,24 @@ fn is_short(cold_us: u64, params: &LaunchParams) -> bool {
     (1..params.launch_us_min).contains(&cold_us)
 }
 
+/// Whether a launch found the application running and only told that what to open: it was not cold by itself, and used fewer than
+/// half of the sequence's files. A sequence is of cold starts, for which the paper flushes the page cache, and has little in
+/// common with such a launch. One that is cold is one of them, however little it uses.
+///
+/// Files are counted, by path: a traced launch shows as many as others do, and of their pages two in five to three in four.
+fn is_handed_over(
+    sequence: &LaunchSequence,
+    recording: &Recording,
+    measured: &Measured<'_>,
+) -> bool {
+    let used: BTreeSet<&str> = recording.files.iter().map(|f| &*f.path).collect();
+    let known = sequence.files.iter();
+    let shared = known.filter(|f| used.contains(&*f.file.path)).count();
+    let is_cold = measured.device_pages >= (recording.pages() / COLD_PART).max(1);
+    // Insertions show the less the more is in memory: they add up.
+    recording.source == Source::Accesses && !is_cold && shared * 2 < sequence.files.len()
+}
+
 /// Checks the miss ratio of a recorded launch in the prefetch phase, and learns changed files anew.
 fn check(
     state: &mut LaunchState,
@@ -482,6 +503,9 @@ fn check(
     since_ns: i64,
     params: &LaunchParams,
 ) -> Learned {
+    if is_handed_over(&state.sequence, recording, measured) {
+        return Learned::Nothing;
+    }
     let mut learned = Learned::Nothing;
     if is_learning(state, params) {
         let takes_new = std::mem::take(&mut state.relearns);
