@@ -1,5 +1,5 @@
-//! Applications whose first process leaves the control group that it was started in, as Chromium does, and of which the service
-//! tells by the group. Needs root, control groups of version 2 and bash(1).
+//! Applications whose first process leaves the control group that it was started in: by itself, as Chromium does, or since the
+//! desktop that launches them moves it. Needs root, control groups of version 2 and bash(1).
 
 mod common;
 
@@ -157,4 +157,38 @@ fn a_scope_that_holds_all_processes_names_them() {
         );
         service.call(&["untrack", "--pid", &pid.to_string()]);
     }
+}
+
+/// Launches a program twice as GLib does, with its desktop entry in the environment: the first time as what is below the
+/// application itself has it. They end with what they read.
+const SHELL: &str = r#"
+echo 0 > "$GROUP"/cgroup.procs
+export GIO_LAUNCHED_DESKTOP_FILE=/usr/share/applications/org.x.Painter.desktop
+exec 3<&0
+(export GIO_LAUNCHED_DESKTOP_FILE_PID=1; exec setsid "$1" <&3) &
+(export GIO_LAUNCHED_DESKTOP_FILE_PID=$BASHPID; exec setsid "$1" <&3) &
+wait
+"#;
+
+#[test]
+fn a_launch_from_a_desktop_is_known_by_its_entry_before_it_is_in_its_scope() {
+    let service = Service::listing(&["painter"]);
+    let directory = TempDir::new();
+    let shell = copy("/bin/bash", &directory, "gnome-shell");
+    let program = copy("/bin/cat", &directory, "easel");
+    let unit = format!("org.x.Shell@{}.service", process::own_pid());
+    let unit = Group::named(&v2(), &unit);
+    let mut command = Command::new(&shell);
+    command.args(["-c", SHELL, "sh"]).arg(&program);
+    command
+        .env("GROUP", &unit.0.directory)
+        .stdin(Stdio::piped());
+    let _running = Running(command.spawn().expect("bash"));
+    let launched = || -> Vec<serde_json::Value> {
+        let launches = service.launches().into_iter();
+        launches.map(|launch| launch["app"].clone()).collect()
+    };
+    wait_until("its launch", || !launched().is_empty());
+    assert_eq!(launched(), ["desktop:org.x.Painter@0"]);
+    assert_eq!(tracked(&service)["app"], "desktop:org.x.Painter@0");
 }

@@ -335,9 +335,17 @@ impl Service {
         };
         // Any other process of an application is not its launch.
         let identity = identify(&chain, &self.around).filter(|i| i.main == exec.pid);
-        let Some(identity) = identity.map(discover::with_name) else {
+        let Some(mut identity) = identity.map(discover::with_name) else {
             return;
         };
+        // A desktop that runs it moves it into the scope that names it some milliseconds later.
+        let is_by_itself = identity.app.kind == AppKind::Executable;
+        if is_by_itself
+            && !self.tracking.contains(&identity.app)
+            && let Some(entry) = self.launched_entry(exec.pid, identity.app.owner)
+        {
+            identity.app = entry;
+        }
         if help.is_launching(&identity.app) {
             return;
         }
@@ -349,8 +357,7 @@ impl Service {
                 && (runs_in_other_root(&chain[0]) || !is_session_program(&chain[0]))
                 && is_interactive(exec.pid);
         // What is executed in the group of one that runs is no launch of it; a program is one wherever it runs.
-        let is_launch =
-            || identity.app.kind == AppKind::Executable || !discover::joins_others(&identity);
+        let is_launch = || is_by_itself || !discover::joins_others(&identity);
         if is_chosen && is_launch() {
             self.begin_launch(Launching {
                 app: identity.app.clone(),
@@ -364,6 +371,26 @@ impl Service {
         if is_found {
             self.meet(identity);
         }
+    }
+
+    /// The application of the desktop entry that a process was launched by, where that is tracked or listed. GLib, by which GNOME Shell
+    /// and others launch, says so in its environment, which the processes below it inherit: it tells whose pid it means.
+    fn launched_entry(&self, pid: i32, owner: u32) -> Option<AppId> {
+        let environment = environment(pid);
+        let value = |name: &str| {
+            let variables = environment.split(|&byte| byte == 0);
+            let mut values = variables.filter_map(|v| v.strip_prefix(name.as_bytes()));
+            std::str::from_utf8(values.next()?).ok()
+        };
+        let launched: i32 = value("GIO_LAUNCHED_DESKTOP_FILE_PID=")?.parse().ok()?;
+        let entry = base_name(value("GIO_LAUNCHED_DESKTOP_FILE=")?);
+        let app = AppId {
+            kind: AppKind::Desktop,
+            name: entry.strip_suffix(".desktop")?.into(),
+            owner,
+        };
+        let is_known = || self.tracking.contains(&app) || self.around.lists(&app);
+        (launched == pid && is_known()).then_some(app)
     }
 
     /// Decides on a launch and begins it.
@@ -652,8 +679,9 @@ fn checked_path(path: &str, parameter: &str) -> Result<(), ApiError> {
     })
 }
 
-/// Whether a process was launched in a graphical session and not from a terminal.
-fn is_interactive(pid: i32) -> bool {
+/// The environment that a process was executed with, its variables divided by NUL, as far as it is looked at; empty where it is gone
+/// or does not answer.
+fn environment(pid: i32) -> Vec<u8> {
     let environment = move || {
         let mut environment = Vec::new();
         let file = std::fs::File::open(format!("/proc/{pid}/environ"))?;
@@ -661,7 +689,12 @@ fn is_interactive(pid: i32) -> bool {
         file.read_to_end(&mut environment).map(|_| environment)
     };
     let environment = patience::of_process(pid, environment).and_then(std::io::Result::ok);
-    let environment = environment.unwrap_or_default();
+    environment.unwrap_or_default()
+}
+
+/// Whether a process was launched in a graphical session and not from a terminal.
+fn is_interactive(pid: i32) -> bool {
+    let environment = environment(pid);
     let mut variables = environment.split(|&byte| byte == 0);
     let has_display =
         variables.any(|v| v.starts_with(b"DISPLAY=") || v.starts_with(b"WAYLAND_DISPLAY="));
