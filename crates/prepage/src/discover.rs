@@ -245,13 +245,24 @@ pub fn main_process(pids: &[i32]) -> prepage_kernel::Result<Option<ProcessFacts>
 
 /// Every copy of every application that is running now, once.
 pub fn running(around: &Surroundings) -> Vec<Identity> {
-    let mut found = BTreeMap::new();
+    let [found] = running_in([around]);
+    found
+}
+
+/// The same in each of these surroundings, by one look at each process.
+pub fn running_in<const N: usize>(all_around: [&Surroundings; N]) -> [Vec<Identity>; N] {
+    let mut found = [const { BTreeMap::new() }; N];
     for pid in process::processes().unwrap_or_default() {
-        if let Ok(Some(identity)) = identify(pid, around) {
-            found.entry(identity.members.clone()).or_insert(identity);
+        let Ok(chain) = facts(pid).and_then(|(process, parent)| chain(process, parent)) else {
+            continue;
+        };
+        for (around, found) in all_around.iter().zip(&mut found) {
+            if let Some(identity) = identity::identify(&chain, around).map(with_name) {
+                found.entry(identity.members.clone()).or_insert(identity);
+            }
         }
     }
-    found.into_values().collect()
+    found.map(|found| found.into_values().collect())
 }
 
 #[cfg(test)]

@@ -197,6 +197,53 @@ fn a_message_without_end_or_of_megabytes_is_refused() {
     assert!(resident_kib(service.pid()) < 40 << 10);
 }
 
+/// A connection to a service, which has taken it.
+fn connected(service: &Service) -> std::os::unix::net::UnixStream {
+    let mut stream = service.connect();
+    stream.write_all(GET_INFO).expect("sent");
+    assert!(message(&mut stream).contains("prepaged"));
+    stream
+}
+
+const GET_INFO: &[u8] = b"{\"method\":\"org.varlink.service.GetInfo\"}\0";
+
+#[test]
+fn who_sends_many_calls_at_once_holds_up_nobody() {
+    assert!(is_root(), "this test needs root, who sets the mode");
+    let mut service = Service::start("[service]\nmode = \"observe\"\n");
+    let set_mode = |mode: &str| {
+        let method = "org.prepage.Prepage1.SetMode";
+        let call = serde_json::json!({ "method": method, "parameters": { "mode": mode } });
+        format!("{call}\0").into_bytes()
+    };
+    let [mut many, mut one] = [(); 2].map(|()| connected(&service));
+    service.signal(Signal::STOP);
+    let calls = ["anon", "file", "full"].map(set_mode).concat();
+    many.write_all(&calls).expect("sent");
+    one.write_all(&set_mode("off")).expect("sent");
+    service.signal(Signal::CONT);
+    let before = |stream: &mut _| {
+        let reply: serde_json::Value = serde_json::from_str(&message(stream)).expect("JSON");
+        reply["parameters"]["before"].as_str().map(str::to_owned)
+    };
+    assert_eq!(before(&mut one).as_deref(), Some("anon"));
+    let befores = [(); 3].map(|()| before(&mut many).expect("a mode"));
+    assert_eq!(befores, ["observe", "off", "file"]);
+    // Nor does it hold up the end: each of these looks at all processes.
+    const CALLS: usize = 150;
+    let track =
+        b"{\"method\":\"org.prepage.Prepage1.Track\",\"parameters\":{\"name\":\"no such one\"}}\0";
+    service.signal(Signal::STOP);
+    many.write_all(&track.repeat(CALLS)).expect("sent");
+    service.signal(Signal::TERM);
+    service.signal(Signal::CONT);
+    assert!(service.wait().success());
+    let mut replies = Vec::new();
+    many.read_to_end(&mut replies).expect("closed");
+    let count = replies.iter().filter(|&&byte| byte == 0).count();
+    assert!((1..CALLS).contains(&count), "{count} were answered");
+}
+
 #[test]
 fn too_many_connections_are_closed_and_the_rest_works() {
     let service = Service::start("");

@@ -4,7 +4,7 @@ use super::Service;
 use super::tracking::RunningCopy;
 use crate::api::*;
 use crate::discover;
-use crate::identity::{Identity, Surroundings, is_system_group, program};
+use crate::identity::{Identity, is_system_group, program};
 use crate::sources::api::Caller;
 use crate::wire::{self, SMALL_REQUEST_BYTES_MAX, TooLong};
 use prepage_core::identity::{AppId, AppKind};
@@ -246,40 +246,41 @@ impl Service {
                         Ok(Found::only(identity, how))
                     }
                     (_, Some(_)) => Ok(Found::only(identity, TrackedBy::Name)),
-                    (_, None) => Ok(self.with_other_copies(identity, &self.around)),
+                    (_, None) => {
+                        let running = discover::running(&self.around);
+                        Ok(self.with_other_copies(identity, running))
+                    }
                 }
             }
             Target {
                 name: Some(name), ..
             } => {
                 let named = discover::named(name);
-                let find = |around: &Surroundings| {
-                    let mut found = discover::running(around);
-                    found.retain(|i| named.means(&i.app) && may_act(caller, &i.app));
-                    found
+                let is_meant = |i: &Identity| named.means(&i.app) && may_act(caller, &i.app);
+                // What a script launches is found by that, unless it is asked for.
+                let mut asking = self.around.clone();
+                asking.listed.push(named.clone());
+                let [known, asked_for] = discover::running_in([&self.around, &asking]);
+                let running = match known.iter().any(is_meant) {
+                    true => known,
+                    false => asked_for,
                 };
-                let (mut around, mut found) = (&self.around, find(&self.around));
-                let mut asking;
-                if found.is_empty() {
-                    // What a script launches is found by that, unless it is asked for.
-                    asking = self.around.clone();
-                    asking.listed.push(named.clone());
-                    (around, found) = (&asking, find(&asking));
-                }
+                let mut found = running.clone();
+                found.retain(is_meant);
                 // One that was given no other name stands for the application.
                 found.sort_by_key(|i| self.is_renamed(i));
                 let mut seen = BTreeSet::new();
                 found.retain(|i| seen.insert(i.app.clone()));
                 let found = discover::only(found, name, |i| &i.app).map_err(not_found)?;
-                Ok(self.with_other_copies(found, around))
+                Ok(self.with_other_copies(found, running))
             }
             _ => Err(nothing_named()),
         }
     }
 
     /// A copy of an application, and those others that run and were given no other name.
-    fn with_other_copies(&self, identity: Identity, around: &Surroundings) -> Found {
-        let mut others = discover::running(around);
+    fn with_other_copies(&self, identity: Identity, running: Vec<Identity>) -> Found {
+        let mut others = running;
         others.retain(|other| other.app == identity.app && other.members != identity.members);
         others.retain(|other| !self.is_renamed(other));
         let mut found = Found::only(identity, TrackedBy::Name);

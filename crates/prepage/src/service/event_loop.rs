@@ -4,6 +4,7 @@ use super::Service;
 use super::poller::Token;
 use super::reload::watch_faults;
 use super::signals::{Order, order};
+use super::unanswered::Message;
 use crate::sources::api::Wants;
 use crate::sources::cores::Cores;
 use crate::sources::sleep::Sleep;
@@ -23,6 +24,9 @@ const LISTENING_PAUSE_NS: u64 = 1_000_000_000;
 /// Connections taken in one round: those that end are seen before the next, and make room.
 const ACCEPTED_AT_ONCE_MAX: usize = 8;
 
+/// For how long messages are answered before it is looked what else happened; one is in any case.
+const ANSWERING_NS: u64 = 1_000_000;
+
 /// Planned pages looked at to see how many are swapped out: so many, and at most one more for each process.
 const SAMPLE_PAGES: u64 = 256;
 
@@ -30,7 +34,15 @@ impl Service {
     pub(super) fn run_until_ended(&mut self) -> std::io::Result<()> {
         while !self.ending {
             let deadline = self.deadline();
-            for token in self.poller.wait(deadline)? {
+            let tokens = self.poller.wait(deadline, !self.unanswered.is_empty())?;
+            let is_connection = |token: &Token| matches!(token, Token::Connection(_));
+            let (connections, others): (Vec<_>, Vec<_>) =
+                tokens.into_iter().partition(is_connection);
+            for token in connections {
+                self.dispatch(token)?;
+            }
+            self.answer_some();
+            for token in others {
                 self.dispatch(token)?;
             }
         }
@@ -232,27 +244,57 @@ impl Service {
     }
 
     fn serve(&mut self, number: u32) {
+        if self.unanswered.holds(number) {
+            return;
+        }
         let Some(connection) = self.socket.connection(number) else {
             return;
         };
-        let caller = connection.caller;
         connection.flush();
         connection.receive();
-        loop {
-            let message = match self.socket.connection(number) {
-                Some(connection) => connection.next_message(),
-                None => return,
-            };
-            let reply = match message {
-                Ok(Some(message)) => self.answer(caller, &message),
-                Ok(None) => break,
-                Err(too_long) => Some(super::calls::refuse_length(too_long)),
-            };
-            if let (Some(reply), Some(connection)) = (reply, self.socket.connection(number)) {
-                connection.send(&reply);
+        self.take_message(number);
+    }
+
+    /// Has the next message of a connection wait for its answer; without one, the connection is watched for more.
+    fn take_message(&mut self, number: u32) {
+        let Some(connection) = self.socket.connection(number) else {
+            return;
+        };
+        match connection.next_message() {
+            Ok(Some(bytes)) => {
+                let owner = connection.caller.uid;
+                return self.unanswered.push(Message {
+                    number,
+                    owner,
+                    bytes,
+                });
             }
+            Ok(None) => {}
+            Err(too_long) => connection.send(&super::calls::refuse_length(too_long)),
         }
         self.watch_connection(number);
+    }
+
+    fn answer_some(&mut self) {
+        let until = monotonic_ns() + ANSWERING_NS;
+        while let Some(message) = self.unanswered.pop() {
+            self.answer_one(&message);
+            if monotonic_ns() >= until {
+                return;
+            }
+        }
+    }
+
+    fn answer_one(&mut self, message: &Message) {
+        let number = message.number;
+        let Some(caller) = self.socket.connection(number).map(|c| c.caller) else {
+            return;
+        };
+        let reply = self.answer(caller, &message.bytes);
+        if let (Some(reply), Some(connection)) = (reply, self.socket.connection(number)) {
+            connection.send(&reply);
+        }
+        self.take_message(number);
     }
 
     fn watch_connection(&mut self, number: u32) {

@@ -15,6 +15,7 @@ mod signals;
 mod start;
 mod traced;
 mod tracking;
+mod unanswered;
 
 use findings::swap;
 pub use findings::{Finding, State, findings, note, works};
@@ -43,6 +44,7 @@ use prepage_kernel::signals::SignalFd;
 use prepage_kernel::swaps;
 use recording::Recording;
 use tracking::Tracking;
+use unanswered::Unanswered;
 
 /// What a service is made of.
 pub struct Parts {
@@ -75,6 +77,7 @@ pub struct Service {
     launches: Option<LaunchHelp>,
     store: Store,
     socket: ApiSocket,
+    unanswered: Unanswered,
     signals: Option<SignalFd>,
     missing: Vec<String>,
     recording: Option<Recording>,

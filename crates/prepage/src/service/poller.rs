@@ -12,6 +12,11 @@ use std::io::Result;
 /// Most events taken at once.
 const EVENTS_MAX: usize = 64;
 
+const NOT_AT_ALL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
 /// What a descriptor stands for, in the order in which what happened at once is looked at: signals of a switch first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Token {
@@ -133,17 +138,18 @@ impl Poller {
         )?)
     }
 
-    /// Waits for something to happen, and then no longer than `deadline`, which shows as [`Token::Timer`].
+    /// Waits for something to happen, and then no longer than `deadline`, which shows as [`Token::Timer`]; not at all where there is
+    /// something else to do.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub fn wait(&mut self, deadline: Option<Nanos>) -> Result<Vec<Token>> {
+    pub fn wait(&mut self, deadline: Option<Nanos>, is_busy: bool) -> Result<Vec<Token>> {
         self.arm(deadline)?;
         let mut events = Vec::with_capacity(EVENTS_MAX);
         match epoll::wait(
             &self.epoll,
             rustix::buffer::spare_capacity(&mut events),
-            None,
+            is_busy.then_some(&NOT_AT_ALL),
         ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

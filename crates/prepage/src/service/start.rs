@@ -6,6 +6,7 @@ use super::poller::{Poller, Token};
 use super::recording::Recording;
 use super::reload::{watch_faults, watch_pressure};
 use super::tracking::Tracking;
+use super::unanswered::Unanswered;
 use super::{Parts, Service, findings, notify, signals};
 use crate::config::{self, Config};
 use crate::sources::api::ApiSocket;
@@ -236,6 +237,7 @@ impl Service {
             launches: parts.launches,
             store: parts.store,
             socket: parts.socket,
+            unanswered: Unanswered::default(),
             signals: parts.signals,
             missing: parts.missing,
             recording,

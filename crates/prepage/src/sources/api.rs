@@ -95,10 +95,15 @@ impl Connection {
             return Ok(None);
         }
         let message = self.incoming.next_message();
-        if message.is_err() {
-            // What is kept would be refused again, without end.
-            self.incoming = Incoming::new(0);
-            self.ending = true;
+        match message {
+            // What waits behind it is not waited for.
+            Ok(Some(_)) => self.owing_since = None,
+            Ok(None) => {}
+            Err(_) => {
+                // What is kept would be refused again, without end.
+                self.incoming = Incoming::new(0);
+                self.ending = true;
+            }
         }
         message
     }
