@@ -14,6 +14,10 @@ use std::sync::Arc;
 /// Most processes followed for one application.
 const MEMBERS_MAX: usize = prepage_core::app::INSTANCES_MAX;
 
+/// Most processes followed for all applications of one user who is not root, those of several counted for each: every one takes two
+/// descriptors, of which the service has 65,536 (`dist/prepaged.service`).
+const OWNER_MEMBERS_MAX: usize = 4096;
+
 /// One process instance, held by what does not come to mean another process where its pid is used again.
 #[derive(Debug)]
 pub struct Member {
@@ -116,6 +120,8 @@ pub struct Roster {
     instances: u64,
     /// The control group hierarchies that were mounted at the start.
     hierarchies: Vec<Hierarchy>,
+    /// [`OWNER_MEMBERS_MAX`], but in tests.
+    owner_members_max: usize,
 }
 
 impl Roster {
@@ -123,6 +129,7 @@ impl Roster {
     pub fn new() -> Self {
         Self {
             hierarchies: cgroup::hierarchies().unwrap_or_default(),
+            owner_members_max: OWNER_MEMBERS_MAX,
             ..Self::default()
         }
     }
@@ -196,8 +203,20 @@ impl Roster {
         followed.map_or_else(Vec::new, |f| f.memory_groups.iter().cloned().collect())
     }
 
+    /// How many processes of an application may be followed.
+    fn members_max(&self, app: &AppId) -> usize {
+        if app.owner == 0 {
+            return MEMBERS_MAX;
+        }
+        let others = self.apps.iter();
+        let others = others.filter(|(other, _)| other.owner == app.owner && *other != app);
+        let of_others: usize = others.map(|(_, followed)| followed.members.len()).sum();
+        MEMBERS_MAX.min(self.owner_members_max.saturating_sub(of_others))
+    }
+
     /// Looks which processes there are now. Returns an event for each instance that ended or began.
     pub fn refresh(&mut self, app: &AppId) -> Vec<Event> {
+        let members_max = self.members_max(app);
         let Some(followed) = self.apps.get_mut(app) else {
             return Vec::new();
         };
@@ -226,7 +245,7 @@ impl Roster {
             stays
         });
         for pid in present {
-            if followed.members.len() == MEMBERS_MAX {
+            if followed.members.len() >= members_max {
                 break;
             }
             if followed.members.contains_key(&pid) {
@@ -360,14 +379,18 @@ mod tests {
         assert_eq!(share_out(Vec::new()), 0.0);
     }
 
+    fn app(name: &str, owner: u32) -> AppId {
+        AppId {
+            kind: AppKind::Named,
+            name: name.into(),
+            owner,
+        }
+    }
+
     #[test]
     fn a_process_that_does_not_answer_is_followed_as_soon_as_it_does() {
         let process = Sleeping::spawn();
-        let app = AppId {
-            kind: AppKind::Named,
-            name: "sleep".into(),
-            owner: 0,
-        };
+        let app = app("sleep", 0);
         let mut roster = Roster::new();
         roster.follow(&app, &[Members::Tree(process.pid())]);
         let release = hang(&process);
@@ -375,5 +398,28 @@ mod tests {
         drop(release);
         eventually("it is asked again", || roster.refresh(&app).len() == 1);
         assert_eq!(roster.app_of(process.pid()), Some(&app));
+    }
+
+    #[test]
+    fn nobodys_applications_take_all_descriptors() {
+        const USER: u32 = 65_534;
+        let processes = [(); 2].map(|()| Sleeping::spawn_as(USER));
+        let all = processes.each_ref().map(|p| Members::Tree(p.pid()));
+        let mut roster = Roster {
+            owner_members_max: 3,
+            ..Roster::new()
+        };
+        let follow = |roster: &mut Roster, app: &AppId| {
+            roster.follow(app, &all);
+            roster.refresh(app).len()
+        };
+        let [one, two, other] = ["one", "two", "other"].map(|name| app(name, USER));
+        assert_eq!(follow(&mut roster, &one), 2);
+        assert_eq!(follow(&mut roster, &two), 1);
+        assert_eq!(follow(&mut roster, &other), 0);
+        assert_eq!(follow(&mut roster, &app("sleep", 0)), 2, "root's");
+        assert!(roster.refresh(&one).is_empty(), "they stay");
+        roster.unfollow(&one);
+        assert_eq!(roster.refresh(&other).len(), 2);
     }
 }

@@ -1,6 +1,7 @@
 //! A process that does nothing.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 /// `sleep 600`, until it is dropped.
@@ -27,6 +28,13 @@ impl Sleeping {
         let read = BufReader::new(stdout).read_line(&mut String::new());
         assert_eq!(read.expect("read from it"), 1, "{program:?} failed");
         sleeping
+    }
+
+    /// One of another user.
+    pub fn spawn_as(uid: u32) -> Self {
+        let mut sleep = Command::new("sleep");
+        let sleep = sleep.arg("600").current_dir("/").gid(uid).uid(uid);
+        Self(sleep.spawn().expect("sleep, as root"))
     }
 
     pub fn pid(&self) -> i32 {
