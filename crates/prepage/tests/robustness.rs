@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Service, TempDir, application, is_root, message, wait_until};
+use prepage_engine::launch::LAUNCHES_MAX;
 use prepage_kernel::psi::MemoryPressure;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::group::{Group, memory};
@@ -132,6 +133,29 @@ fn a_program_on_a_file_system_that_hangs_holds_up_nobody() {
         assert!(reply.contains("\"launch\""), "{reply}");
     }
     service.call(&["status"]);
+}
+
+#[test]
+fn more_launches_than_are_helped_are_refused() {
+    assert!(
+        is_root(),
+        "this test needs root, of whom more launches may be under way"
+    );
+    let service = Service::start("[launch]\nt_idle_ms = 60_000\nt_timeout_ms = 600_000\n");
+    let mut stream = service.connect();
+    let parameters = serde_json::json!({ "exe": "/bin/true", "name": "/bin/true" });
+    let method = "org.prepage.Prepage1.LaunchBegin";
+    let call = serde_json::json!({ "method": method, "parameters": parameters });
+    for number in 0..=LAUNCHES_MAX {
+        stream
+            .write_all(format!("{call}\0").as_bytes())
+            .expect("sent");
+        let reply: serde_json::Value = serde_json::from_str(&message(&mut stream)).expect("JSON");
+        match number {
+            LAUNCHES_MAX => assert!(reply["error"].is_string(), "{reply}"),
+            _ => assert_eq!(reply["parameters"]["launch"], number, "{reply}"),
+        }
+    }
 }
 
 #[test]

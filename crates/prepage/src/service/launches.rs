@@ -26,6 +26,7 @@ use prepage_core::launch::manager::{Decision, LaunchState, Phase};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::params::launch::{LaunchParams, LaunchStart};
+use prepage_engine::launch::LAUNCHES_MAX;
 use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights, patience};
 use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::process::{self, ProcessStatus};
@@ -45,9 +46,6 @@ const RECORDED_APPS_MAX: usize = 256;
 
 /// Launches of one user who is not root that are under way at once.
 const LAUNCHES_OF_USER_MAX: usize = 16;
-
-/// Launches that are under way at once.
-const LAUNCHES_UNDER_WAY_MAX: usize = 256;
 
 /// Longest path that a caller may name, in bytes.
 const PATH_BYTES_MAX: usize = 4_096;
@@ -224,7 +222,7 @@ impl LaunchHelp {
     fn has_room(&self, owner: u32) -> bool {
         let own = self.under_way.values();
         let own = own.filter(|launch| launch.app.owner == owner).count();
-        self.under_way.len() < LAUNCHES_UNDER_WAY_MAX && (owner == 0 || own < LAUNCHES_OF_USER_MAX)
+        self.under_way.len() < LAUNCHES_MAX && (owner == 0 || own < LAUNCHES_OF_USER_MAX)
     }
 }
 
@@ -532,7 +530,7 @@ impl Service {
         })?;
         if !help.has_room(owner) {
             let reason = format!(
-                "too many launches are under way: {LAUNCHES_OF_USER_MAX} of yours, or {LAUNCHES_UNDER_WAY_MAX} in all"
+                "too many launches are under way: {LAUNCHES_OF_USER_MAX} of yours, or {LAUNCHES_MAX} in all"
             );
             return Err(ApiError::Failed { reason });
         }
