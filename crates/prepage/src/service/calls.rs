@@ -22,6 +22,9 @@ use std::sync::Arc;
 
 pub(super) type Answer = Result<Value, ApiError>;
 
+/// Longest name that a user may give, in bytes.
+const NAME_BYTES_MAX: usize = 200;
+
 /// An application that is to be tracked.
 struct Found {
     app: AppId,
@@ -110,6 +113,21 @@ pub(super) fn require_pid(caller: Caller) -> Result<i32, ApiError> {
     })
 }
 
+pub(super) fn require_printable(
+    text: &str,
+    parameter: &str,
+    bytes_max: usize,
+) -> Result<(), ApiError> {
+    let printable = !text.chars().any(char::is_control);
+    if (1..=bytes_max).contains(&text.len()) && printable {
+        return Ok(());
+    }
+    Err(ApiError::InvalidParameter {
+        parameter: parameter.into(),
+        reason: format!("it has 1 to {bytes_max} bytes and no control characters"),
+    })
+}
+
 fn require_root(caller: Caller, what: &str) -> Result<(), ApiError> {
     match caller.uid {
         0 => Ok(()),
@@ -182,9 +200,10 @@ impl Service {
         let mut found = self.find_new(caller, target)?;
         let by_place = target.pid.is_some() || target.cgroup.is_some();
         if let Some(name) = target.name.as_ref().filter(|_| by_place) {
+            require_printable(name, "name", NAME_BYTES_MAX)?;
             found.app = AppId {
                 kind: AppKind::Named,
-                name: checked_name(name)?.into(),
+                name: name.as_str().into(),
                 owner: found.app.owner,
             };
         }
@@ -540,6 +559,7 @@ impl Service {
         let apps = self.tracking.apps().filter(|app| may_act(caller, app));
         let status = |app: &AppId| {
             let model = self.machine.app(app)?;
+            let launch = self.store.load(app).map(|stored| &stored.launch);
             let running = self.tracking.is_running(app);
             let state = match (self.machine.is_switching(app), running) {
                 (true, _) => "switching",
@@ -555,11 +575,8 @@ impl Service {
                 anon_planned_pages: model.plan().anon_pages(),
                 file_planned_pages: model.plan().file_pages(),
                 table_bytes: model.bytes() as u64,
-                launches: self.store.load(app).map_or(0, |s| s.launch.launches),
-                launch_phase: self
-                    .store
-                    .load(app)
-                    .map_or(Phase::default(), |s| s.launch.phase),
+                launches: launch.map_or(0, |launch| launch.launches),
+                launch_phase: launch.map_or(Phase::default(), |launch| launch.phase),
             })
         };
         StatusReply {
@@ -683,18 +700,4 @@ fn nothing_named() -> ApiError {
         parameter: "pid".into(),
         reason: "give a pid, a cgroup or a name".into(),
     }
-}
-
-/// Longest name that a user may give.
-const NAME_BYTES_MAX: usize = 200;
-
-fn checked_name(name: &str) -> Result<&str, ApiError> {
-    let printable = !name.chars().any(char::is_control);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && printable {
-        return Ok(name);
-    }
-    Err(ApiError::InvalidParameter {
-        parameter: "name".into(),
-        reason: format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"),
-    })
 }

@@ -148,7 +148,7 @@ impl Service {
         self.watch_execs();
     }
 
-    fn see_executor(&mut self) {
+    pub(super) fn see_executor(&mut self) {
         for event in self.executor.events() {
             self.step_now(event);
         }

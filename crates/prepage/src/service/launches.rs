@@ -1,7 +1,9 @@
 //! Launches in the service: announced by `prepage run`, or seen as a program is executed.
 
 use super::Service;
-use super::calls::{Answer, may_act, not_found, reply, require_pid, unknown_process};
+use super::calls::{
+    Answer, may_act, not_found, reply, require_pid, require_printable, unknown_process,
+};
 use super::poller::{Poller, Token};
 use super::ready::{READY_MAX, ReadyLaunches};
 use super::traced::{TRACED_MAX, Traced};
@@ -522,8 +524,8 @@ impl Service {
         caller: Caller,
         given: &LaunchBeginParameters,
     ) -> Answer {
-        checked_path(&given.exe, "exe")?;
-        checked_path(&given.name, "name")?;
+        require_printable(&given.exe, "exe", PATH_BYTES_MAX)?;
+        require_printable(&given.name, "name", PATH_BYTES_MAX)?;
         let owner = caller.uid;
         let help = self.launches.as_ref().ok_or_else(|| ApiError::Failed {
             reason: "launches are not helped here: see `prepage doctor`".into(),
@@ -663,17 +665,6 @@ fn rights(status: ProcessStatus, owner: u32) -> Option<Rights> {
         // That of a set-gid program is none of its user's.
         gid: status.gid.real,
         groups: status.groups,
-    })
-}
-
-fn checked_path(path: &str, parameter: &str) -> Result<(), ApiError> {
-    let printable = !path.chars().any(char::is_control);
-    if (1..=PATH_BYTES_MAX).contains(&path.len()) && printable {
-        return Ok(());
-    }
-    Err(ApiError::InvalidParameter {
-        parameter: parameter.into(),
-        reason: format!("it has 1 to {PATH_BYTES_MAX} bytes and no control characters"),
     })
 }
 

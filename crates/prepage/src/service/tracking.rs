@@ -298,7 +298,8 @@ impl Service {
         }
         let members: Vec<Members> = copies.into_iter().map(|copy| copy.members).collect();
         self.executor.follow(app, &members);
-        self.see_new_members();
+        // It tells of processes by its wake-up, or at once.
+        self.see_executor();
     }
 
     fn watch_groups(&mut self, app: &AppId, copy: &RunningCopy) {
@@ -312,13 +313,6 @@ impl Service {
         let mut memberships: Vec<_> = own.into_iter().collect();
         memberships.extend(cgroups::memberships(copy.main));
         groups.watch(app, copy.main, &memberships, &self.around);
-    }
-
-    /// The executor tells of processes by its wake-up, or at once.
-    fn see_new_members(&mut self) {
-        for event in self.executor.events() {
-            self.step_now(event);
-        }
     }
 
     /// Returns whether the process is there.
