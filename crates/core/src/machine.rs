@@ -313,10 +313,14 @@ impl Machine {
         matches!(self.source(app), None | Some(Source::Unplanned))
     }
 
-    /// What began the switch to an application that is under way.
-    fn source(&self, app: &AppId) -> Option<Source> {
+    /// The number of the switch to an application that is under way, and what began it.
+    pub fn under_way(&self, app: &AppId) -> Option<(u64, Source)> {
         let switching = self.apps.get(app)?.switching.as_ref();
-        switching.map(|switching| switching.source)
+        switching.map(|switching| (switching.number, switching.source))
+    }
+
+    fn source(&self, app: &AppId) -> Option<Source> {
+        self.under_way(app).map(|(_, source)| source)
     }
 
     /// When the next [`Event::Tick`] is due: a switch ends, or headroom is to be looked after.

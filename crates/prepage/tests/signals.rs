@@ -384,6 +384,24 @@ fn unplanned_faults_are_observed_until_planned_ones_begin_a_switch() {
 }
 
 #[test]
+fn who_says_that_what_is_observed_is_a_switch_is_told_that_it_began() {
+    for mode in ["observe", "full"] {
+        let rig = Rig::start(&format!(
+            "[service]\nmode = {mode:?}\n[switch]\nonset_faults = 48\nonset_swapped_share = 0\nonset_window_ms = 60000\nquiet_ms = 60000\ncap_ms = 60000\n"
+        ));
+        let apps = TempDir::new();
+        let app = application(&apps, "observed");
+        rig.track(app.pid());
+        fault_from(&rig, app.pid(), 5_000);
+        assert_eq!(rig.executor.begun(), 1);
+        let focus = serde_json::json!({ "pid": app.pid(), "source": "focus" });
+        assert_eq!(rig.call("SwitchBegin", focus.clone())["began"], true);
+        assert_eq!(rig.executor.begun(), 1, "it is the same");
+        assert_eq!(rig.call("SwitchBegin", focus)["began"], false);
+    }
+}
+
+#[test]
 fn nothing_is_recorded_while_off() {
     let rig = Rig::start("[service]\nmode = \"off\"\n");
     rig.call("Status", serde_json::json!({}));

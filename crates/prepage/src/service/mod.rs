@@ -100,9 +100,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Gives the machine an event, and its actions to the executor. Returns whether a switch began with it.
-    fn step(&mut self, now: Nanos, event: Event) -> bool {
-        let mut began = false;
+    /// Gives the machine an event, and its actions to the executor.
+    fn step(&mut self, now: Nanos, event: Event) {
         let was_off = self.machine.mode() == Mode::Off;
         if let Some(recording) = &mut self.recording {
             recording.see(&event, self.machine.mode());
@@ -114,10 +113,7 @@ impl Service {
                         self.store.save(&app, model.profile());
                     }
                 }
-                action => {
-                    began |= matches!(action, Action::Observe { .. } | Action::Fetch { .. });
-                    self.executor.perform(now, action);
-                }
+                action => self.executor.perform(now, action),
             }
         }
         // An application that is not to be helped does not pay for the events either.
@@ -127,7 +123,6 @@ impl Service {
             self.watch_execs();
         }
         self.see_given_up();
-        began
     }
 
     /// What does not work on this machine, as it is now.
@@ -155,12 +150,18 @@ impl Service {
     /// A switch begins, to the copy of the application that process `pid` belongs to, or to all. Returns whether it did.
     fn begin(&mut self, app: AppId, pid: Option<i32>, source: Source) -> bool {
         self.executor.aim(&app, pid);
-        self.step(monotonic_ns(), Event::Begin { app, source })
+        let before = self.machine.under_way(&app);
+        let begin = Event::Begin {
+            app: app.clone(),
+            source,
+        };
+        self.step_now(begin);
+        // What was being observed may have become one by that, of the same number.
+        self.machine.under_way(&app) != before
     }
 
     /// As [`Service::step`], now.
     fn step_now(&mut self, event: Event) {
-        // Whether a switch began matters only to who asked for one.
-        let _ = self.step(monotonic_ns(), event);
+        self.step(monotonic_ns(), event);
     }
 }
