@@ -4,6 +4,7 @@
 //! writes profiles ([`store`]). All of them sleep until they are given something to do.
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod ahead;
 mod engine;
 mod error;

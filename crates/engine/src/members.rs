@@ -1,5 +1,6 @@
 //! The processes of the applications followed.
 
+use crate::accounts::accountable;
 use crate::executor::{COPIES_MAX, Members};
 use crate::patience;
 use prepage_core::identity::{AppId, Instance};
@@ -209,7 +210,9 @@ impl Roster {
             return MEMBERS_MAX;
         }
         let others = self.apps.iter();
-        let others = others.filter(|(other, _)| other.owner == app.owner && *other != app);
+        let account = accountable(app.owner);
+        let others =
+            others.filter(|(other, _)| accountable(other.owner) == account && *other != app);
         let of_others: usize = others.map(|(_, followed)| followed.members.len()).sum();
         MEMBERS_MAX.min(self.owner_members_max.saturating_sub(of_others))
     }

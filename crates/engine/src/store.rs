@@ -10,6 +10,7 @@ pub mod single;
 
 pub use format::{Next, decode};
 
+use crate::accounts::accountable;
 use crate::error::{Error, Result};
 use format::{encode, left_alone, write_left_alone};
 use prepage_core::app::Profile;
@@ -293,13 +294,15 @@ impl Store {
         self.apps.insert(app.clone(), stored);
         if self.apps.len() > APPS_MAX {
             let untracked = self.apps.values().filter(|s| s.tracked.is_none());
-            let owner = owner_of_most(untracked.map(|s| &s.app));
-            if let Some(least) = self.least_used(|app| Some(app.owner) == owner) {
+            let owner = owner_of_most(untracked.map(|s| accountable(s.app.owner)));
+            if let Some(least) = self.least_used(|app| Some(accountable(app.owner)) == owner) {
                 self.forget(&least);
             }
         }
-        while app.owner != 0 && self.bytes_of(app.owner) > OWNER_BYTES_MAX {
-            let least = self.least_used(|other| other.owner == app.owner && *other != app);
+        let account = accountable(app.owner);
+        while account != 0 && self.bytes_of(account) > OWNER_BYTES_MAX {
+            let is_others = |other: &AppId| accountable(other.owner) == account && *other != app;
+            let least = self.least_used(is_others);
             let Some(least) = least else {
                 break;
             };
@@ -316,9 +319,10 @@ impl Store {
         Some(least.app.clone())
     }
 
-    /// What is kept of a user's applications, in bytes.
-    fn bytes_of(&self, owner: u32) -> usize {
-        let own = self.sizes.iter().filter(|(app, _)| app.owner == owner);
+    /// What is kept of the applications that count for a user, in bytes.
+    fn bytes_of(&self, account: u32) -> usize {
+        let sizes = self.sizes.iter();
+        let own = sizes.filter(|(app, _)| accountable(app.owner) == account);
         own.map(|(_, bytes)| *bytes).sum()
     }
 

@@ -9,6 +9,7 @@ use prepage_kernel::testing::child::Child;
 use prepage_kernel::testing::machine::Machine;
 use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -224,6 +225,51 @@ const NOBODY: u32 = 65_534;
 /// Most applications of one user that are tracked.
 const OWNER_APPS_MAX: usize = 128;
 
+/// Has a store of a service that does not run keep as many applications of nobody as tracked as there is room for.
+fn track_all_that_may_be(state: &Path) {
+    let (mut store, _) = Store::open(state).expect("a store");
+    for number in 0..OWNER_APPS_MAX {
+        let app = AppId {
+            kind: AppKind::Executable,
+            name: format!("/usr/bin/{number}").into(),
+            owner: NOBODY,
+        };
+        store.set_tracked(&app, Some(TrackedBy::Name));
+    }
+}
+
+#[test]
+fn ids_that_a_user_was_given_have_no_room_of_their_own() {
+    const GIVEN: u32 = 200_000;
+    let apps = TempDir::new();
+    let app = program(&apps, "given");
+    let mut command = Command::new("setsid");
+    let running = application_by(&app, command.arg(&app).arg("600").uid(GIVEN));
+    let mut service = Service::start("");
+    // When it answers, it listens to signals.
+    service.call(&["status"]);
+    service.signal(Signal::TERM);
+    assert!(service.wait().success());
+    track_all_that_may_be(&service.directory.path().join("state"));
+    let given = apps.path().join("subuid");
+    std::fs::write(&given, format!("{NOBODY}:{GIVEN}:65536\n")).expect("writable");
+    // Of the service alone the file is another.
+    let mut command = Command::new("unshare");
+    let mount = "mount --bind \"$0\" /etc/subuid && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", mount]).arg(&given);
+    let daemon = service.daemon();
+    command.arg(daemon.get_program()).args(daemon.get_args());
+    service.start_by(&mut command);
+    let pid = running.pid().to_string();
+    let track = || service.call_as(GIVEN, &["track", "--pid", &pid]);
+    let refused = String::from_utf8_lossy(&track().stderr).into_owned();
+    assert!(refused.contains("too many applications"), "{refused}");
+    std::fs::write(&given, "").expect("writable");
+    reload(&service, "", READ);
+    let tracked = track();
+    assert!(tracked.status.success(), "{tracked:?}");
+}
+
 #[test]
 fn what_there_is_no_room_for_is_not_kept_as_tracked_and_told_once() {
     let apps = TempDir::new();
@@ -236,17 +282,7 @@ fn what_there_is_no_room_for_is_not_kept_as_tracked_and_told_once() {
     service.signal(Signal::TERM);
     assert!(service.wait().success());
     let state = service.directory.path().join("state");
-    {
-        let (mut store, _) = Store::open(&state).expect("a store");
-        for number in 0..OWNER_APPS_MAX {
-            let app = AppId {
-                kind: AppKind::Executable,
-                name: format!("/usr/bin/{number}").into(),
-                owner: NOBODY,
-            };
-            store.set_tracked(&app, Some(TrackedBy::Name));
-        }
-    }
+    track_all_that_may_be(&state);
     let config = "[service]\napplications = [\"one-too-many\"]\n";
     std::fs::write(service.config(), config).expect("writable");
     service.start_again(&[]);

@@ -14,6 +14,7 @@ use prepage_core::machine::{Event, Nanos};
 use prepage_core::plan::Plan;
 use prepage_core::signal::Source;
 use prepage_engine::FaultBurst;
+use prepage_engine::accounts::accountable;
 use prepage_kernel::clock::monotonic_ns;
 use rustix::event::epoll::EventFlags;
 use std::collections::BTreeMap;
@@ -262,7 +263,7 @@ impl Service {
         };
         match connection.next_message() {
             Ok(Some(bytes)) => {
-                let owner = connection.caller.uid;
+                let owner = accountable(connection.caller.uid);
                 return self.unanswered.push(Message {
                     number,
                     owner,

@@ -28,6 +28,7 @@ use prepage_core::launch::manager::{Decision, LaunchState, Phase};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::params::launch::{LaunchParams, LaunchStart};
+use prepage_engine::accounts::accountable;
 use prepage_engine::launch::LAUNCHES_MAX;
 use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights, patience};
 use prepage_kernel::clock::{monotonic_ns, wall_ns};
@@ -177,10 +178,10 @@ impl LaunchHelp {
 
     fn keep(&mut self, app: &AppId, id: u64, record: LaunchRecord) {
         if self.records.len() >= RECORDED_APPS_MAX && !self.records.contains_key(app) {
-            let owner = owner_of_most(self.records.keys());
+            let owner = owner_of_most(self.records.keys().map(|app| accountable(app.owner)));
             let of_owner = self.records.iter();
             let oldest = of_owner
-                .filter(|(app, _)| Some(app.owner) == owner)
+                .filter(|(app, _)| Some(accountable(app.owner)) == owner)
                 .min_by_key(|(_, r)| r.back().map(|(id, _)| *id));
             let oldest = oldest.map(|(app, _)| app.clone());
             oldest.and_then(|app| self.records.remove(&app));
@@ -223,7 +224,9 @@ impl LaunchHelp {
     /// Whether another launch of this user may be under way.
     fn has_room(&self, owner: u32) -> bool {
         let own = self.under_way.values();
-        let own = own.filter(|launch| launch.app.owner == owner).count();
+        let account = accountable(owner);
+        let own = own.filter(|launch| accountable(launch.app.owner) == account);
+        let own = own.count();
         self.under_way.len() < LAUNCHES_MAX && (owner == 0 || own < LAUNCHES_OF_USER_MAX)
     }
 }

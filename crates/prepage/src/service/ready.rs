@@ -5,6 +5,7 @@ use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
 use prepage_core::identity::{AppId, owner_of_most};
 use prepage_core::launch::manager::LaunchState;
+use prepage_engine::accounts::accountable;
 use std::collections::VecDeque;
 
 /// Applications of which the next launch is decided ahead. Beyond that who has most loses the one decided longest ago.
@@ -28,9 +29,9 @@ impl ReadyLaunches {
     pub fn make(&mut self, app: &AppId, state: &LaunchState, circumstances: Circumstances) {
         self.0.retain(|ready| ready.app != *app);
         if self.0.len() == READY_MAX {
-            let owner = owner_of_most(self.0.iter().map(|ready| &ready.app));
+            let owner = owner_of_most(self.0.iter().map(|ready| accountable(ready.app.owner)));
             let mut oldest = self.0.iter();
-            let oldest = oldest.position(|ready| Some(ready.app.owner) == owner);
+            let oldest = oldest.position(|ready| Some(accountable(ready.app.owner)) == owner);
             oldest.and_then(|at| self.0.remove(at));
         }
         self.0.push_back(Ready {

@@ -7,6 +7,7 @@ use crate::config::{self, Config};
 use crate::sources::pressure::Pressure;
 use crate::{log_error, log_info, log_warning};
 use prepage_core::machine::Event;
+use prepage_engine::accounts;
 use prepage_engine::{CorePolicy, EngineParams, Executor};
 use rustix::event::epoll::EventFlags;
 
@@ -14,6 +15,7 @@ impl Service {
     /// Takes over a changed configuration. A wrong one changes nothing.
     pub(super) fn reload(&mut self) {
         notify::reloading();
+        accounts::read();
         match config::load(self.options.config.as_deref()) {
             Ok(config) => self.take_over(config),
             Err(error) => log_error!("the configuration stays as it was: {error}"),

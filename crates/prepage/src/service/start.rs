@@ -19,6 +19,7 @@ use crate::{discover, log_info, log_warning};
 use prepage_core::machine::Machine;
 use prepage_core::params::Mode;
 use prepage_engine::Engine;
+use prepage_engine::accounts;
 use prepage_engine::store::Store;
 use prepage_kernel::support::Support;
 use rustix::event::epoll::EventFlags;
@@ -60,6 +61,7 @@ pub fn run(options: Options) -> Result<(), Box<dyn Error>> {
     apply(&mut config, &options);
     let signals = signals::open()?;
     raise_file_limit();
+    accounts::read();
     make_private(&config.service.state)?;
     let (mut store, warnings) = Store::open(&config.service.state).map_err(explain_rights)?;
     warnings

@@ -11,6 +11,7 @@ use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
 use prepage_core::identity::AppId;
 use prepage_core::machine::{APPS_MAX, Event, Nanos};
+use prepage_engine::accounts::accountable;
 use prepage_engine::store::TrackedBy;
 use prepage_engine::{COPIES_MAX, Members};
 use prepage_kernel::clock::monotonic_ns;
@@ -213,7 +214,11 @@ impl Service {
     /// Whether one more application of this user can be tracked.
     pub(super) fn has_room(&self, owner: u32) -> bool {
         let apps = &self.tracking.apps;
-        let of_owner = || apps.keys().filter(|app| app.owner == owner).count();
+        let account = accountable(owner);
+        let of_owner = || {
+            let own = apps.keys().filter(|app| accountable(app.owner) == account);
+            own.count()
+        };
         apps.len() < APPS_MAX && (owner == 0 || of_owner() < OWNER_APPS_MAX)
     }
 
@@ -221,7 +226,7 @@ impl Service {
     fn has_room_for(&mut self, app: &AppId) -> bool {
         let has_room = self.has_room(app.owner);
         let full = &mut self.tracking.full;
-        if !has_room && full.len() < FULL_MAX && full.insert(app.owner) {
+        if !has_room && full.len() < FULL_MAX && full.insert(accountable(app.owner)) {
             log_warning!(
                 "{app} is not tracked, nor are others from now on: at most {OWNER_APPS_MAX} applications of a user are, and \
                  {APPS_MAX} of all; `prepage untrack` makes room"

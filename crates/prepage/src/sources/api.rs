@@ -3,6 +3,7 @@
 
 use crate::wire::{Incoming, REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, TooLong};
 use prepage_core::machine::Nanos;
+use prepage_engine::accounts::accountable;
 use prepage_kernel::peer;
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
@@ -238,10 +239,11 @@ impl ApiSocket {
 
     fn has_room_for(&self, caller: Caller) -> bool {
         let all = self.connections.len();
+        let account = accountable(caller.uid);
         let own = self
             .connections
             .values()
-            .filter(|c| c.caller.uid == caller.uid);
+            .filter(|c| accountable(c.caller.uid) == account);
         match caller.uid {
             0 => all < CONNECTIONS_MAX,
             _ => {
