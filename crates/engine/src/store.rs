@@ -39,6 +39,10 @@ pub const APPS_MAX: usize = 1024;
 /// not swapped out. Beyond that those that are not tracked are lost in the same order, but never the one that was just changed.
 pub const OWNER_BYTES_MAX: usize = 64 << 20;
 
+/// Most bytes kept of all users' applications. Beyond that who has most that are not tracked loses them in the same order, but never
+/// the one that was just changed.
+const BYTES_MAX: usize = 512 << 20;
+
 /// How long a service waits for the store: launches without a service hold it while they write one profile.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -104,6 +108,8 @@ pub struct Store {
     apps: BTreeMap<AppId, StoredProfile>,
     /// How long each one's file is, in bytes.
     sizes: BTreeMap<AppId, usize>,
+    /// [`BYTES_MAX`], but in tests.
+    bytes_max: usize,
     /// Nothing is written without it.
     writer: Option<Writer>,
     _lock: Option<File>,
@@ -140,6 +146,7 @@ impl Store {
             dir: dir.into(),
             apps: BTreeMap::new(),
             sizes: BTreeMap::new(),
+            bytes_max: BYTES_MAX,
             writer: Some(Writer::start()?),
             _lock: Some(lock),
         };
@@ -157,6 +164,7 @@ impl Store {
             dir: dir.into(),
             apps: BTreeMap::new(),
             sizes: BTreeMap::new(),
+            bytes_max: BYTES_MAX,
             writer: None,
             _lock: None,
         };
@@ -308,6 +316,28 @@ impl Store {
             };
             self.forget(&least);
         }
+        while self.sizes.values().sum::<usize>() > self.bytes_max {
+            let most = self.has_most_to_lose(&app);
+            let is_theirs = |other: &AppId| Some(accountable(other.owner)) == most && *other != app;
+            let Some(least) = self.least_used(is_theirs) else {
+                break;
+            };
+            self.forget(&least);
+        }
+    }
+
+    /// The user of whose applications that are not tracked, but this one, most bytes are kept.
+    fn has_most_to_lose(&self, but: &AppId) -> Option<u32> {
+        let mut bytes: BTreeMap<u32, usize> = BTreeMap::new();
+        let others = self.apps.iter().filter(|(app, _)| *app != but);
+        for (app, _) in others.filter(|(_, stored)| stored.tracked.is_none()) {
+            let size = self.sizes.get(app).copied().unwrap_or_default();
+            *bytes.entry(accountable(app.owner)).or_default() += size;
+        }
+        let most = bytes
+            .into_iter()
+            .max_by_key(|&(owner, bytes)| (bytes, owner));
+        most.map(|(owner, _)| owner)
     }
 
     /// Of those applications that are not tracked the one that was switched to least, of several the one launched longest ago.
@@ -589,4 +619,41 @@ const PRIVATE_DIRECTORIES: [&str; 9] = [
 
 fn is_shippable(path: &str) -> bool {
     !PRIVATE_DIRECTORIES.iter().any(|dir| path.starts_with(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prepage_core::identity::AppKind;
+    use prepage_kernel::testing::machine::Directory;
+
+    #[test]
+    fn where_too_much_is_kept_who_has_most_loses_what_is_used_least() {
+        let app = |owner, number: u32| AppId {
+            kind: AppKind::Executable,
+            name: format!("/usr/bin/{number}").into(),
+            owner,
+        };
+        let directory = Directory::new();
+        let (mut store, _) = Store::open(&directory.0).expect("open");
+        store.set_tracked(&app(1003, 1), Some(TrackedBy::Name));
+        store.save_launch(&app(1001, 1), &LaunchState::default());
+        let launched = |began_ns| LaunchState {
+            began_ns,
+            ..LaunchState::default()
+        };
+        for number in 1..=5 {
+            store.save_launch(&app(1002, number), &launched(i64::from(number)));
+        }
+        let bytes: usize = store.sizes.values().sum();
+        store.bytes_max = bytes;
+        store.save_launch(&app(1001, 2), &LaunchState::default());
+        let is_kept = |store: &Store, owner, number| store.load(&app(owner, number)).is_some();
+        assert!(!is_kept(&store, 1002, 1) && is_kept(&store, 1002, 2));
+        // The tracked ones stay, and so does what was just changed.
+        store.bytes_max = 0;
+        store.save_launch(&app(1001, 1), &LaunchState::default());
+        assert_eq!(store.list().len(), 2);
+        assert!(is_kept(&store, 1003, 1) && is_kept(&store, 1001, 1));
+    }
 }
