@@ -3,8 +3,7 @@
 
 use prepage_core::extent::Extent;
 use prepage_core::identity::FileId;
-use prepage_core::launch::blocks::{self, BlockKind, BlockMap, FileExtent, Volume};
-use prepage_core::launch::blocks::{Account, Ext4Group, Ext4Layout};
+use prepage_core::launch::blocks::{BlockKind, BlockMap, FileExtent, Volume};
 use prepage_core::launch::extract::{extract, learn, refine, reorder};
 use prepage_core::launch::metadata::{self, MetadataRead};
 use prepage_core::launch::misses::{self, Misses};
@@ -451,7 +450,7 @@ fn block_map(extents: &[(u32, u64, u64, u64)]) -> (BlockMap, Vec<Option<Page>>) 
             len_bytes: len * PAGE,
         });
         let fiemap: Vec<_> = fiemap.collect();
-        map.insert_file(VOLUME, file(name), BlockKind::File, &fiemap, None);
+        map.insert_file(VOLUME, file(name), BlockKind::File, &fiemap);
         for &&(_, page, block, len) in &of {
             for at in 0..len {
                 let known: &mut Option<Page> = &mut oracle[(block + at) as usize];
@@ -462,110 +461,7 @@ fn block_map(extents: &[(u32, u64, u64, u64)]) -> (BlockMap, Vec<Option<Page>>) 
     (map, oracle)
 }
 
-/// Of `mke2fs -t ext4 -b 1024 -g 8192 -N 512 -O ^has_journal,flex_bg -G 2` on 24 MiB, as dumpe2fs 1.47 shows it, with a
-/// journal.
-fn real_ext4() -> Ext4Layout {
-    let group = |block_bitmap, inode_bitmap, inode_table| Ext4Group {
-        block_bitmap,
-        inode_bitmap,
-        inode_table,
-    };
-    Ext4Layout {
-        block_bytes: 1024,
-        first_block: 1,
-        group_blocks: 8192,
-        group_inodes: 168,
-        inode_bytes: 256,
-        descriptor_blocks: 1 + 191,
-        is_sparse: true,
-        journal: Some(vec![(20_000, 100), (20_200, 1)]),
-        groups: vec![
-            group(194, 196, 198),
-            group(195, 197, 240),
-            group(16385, 16387, 16389),
-        ],
-    }
-}
-
-#[test]
-fn the_metadata_of_a_real_ext4_lies_where_dumpe2fs_says() {
-    use BlockKind::{BlockBitmap, GroupDescriptors, InodeBitmap, InodeTable, Journal, Superblock};
-    let volume = Volume {
-        device: (8, 0),
-        start_bytes: 1 << 20,
-    };
-    let mut map = BlockMap::default();
-    map.insert_ext4(volume, &real_ext4());
-    let kinds = |first: u64, last: u64| -> BTreeMap<Option<BlockKind>, u64> {
-        let mut kinds = BTreeMap::new();
-        let request = BlockRequest {
-            start_bytes: (1 << 20) + first * 1024,
-            len_bytes: (last + 1 - first) * 1024,
-            ..request(0, 0, Issuer::Launch)
-        };
-        for piece in map.look_up(&request) {
-            *kinds.entry(piece.content.map(|c| c.kind)).or_default() += piece.len_bytes / 1024;
-        }
-        kinds
-    };
-    for (first, last, kind) in [
-        (0, 0, None),
-        (1, 1, Some(Superblock)),
-        (2, 193, Some(GroupDescriptors)),
-        (194, 195, Some(BlockBitmap)),
-        (196, 197, Some(InodeBitmap)),
-        (198, 281, Some(InodeTable)),
-        (282, 8192, None),
-        (8193, 8193, Some(Superblock)),
-        (8194, 8385, Some(GroupDescriptors)),
-        (8386, 16384, None),
-        (16385, 16385, Some(BlockBitmap)),
-        (16386, 16386, None),
-        (16389, 16430, Some(InodeTable)),
-        (16431, 19999, None),
-        (20000, 20099, Some(Journal)),
-        (20100, 20199, None),
-        (20200, 20200, Some(Journal)),
-        (20201, 24575, None),
-    ] {
-        assert_eq!(
-            kinds(first, last),
-            BTreeMap::from([(kind, last + 1 - first)]),
-            "block {first}"
-        );
-    }
-    // Four inodes a block: the second block of group 1's table holds inodes 173 to 176.
-    let table = BlockRequest {
-        start_bytes: (1 << 20) + 241 * 1024,
-        len_bytes: 1024,
-        ..request(0, 0, Issuer::Launch)
-    };
-    let content = map.look_up(&table)[0].content.expect("known");
-    assert_eq!(content.offset_bytes / content.inode_bytes + 1, 173);
-}
-
-#[test]
-fn indirect_blocks_lie_between_the_extents_that_they_map() {
-    let extent = |page: u64, block: u64, len: u64| FileExtent {
-        logical_bytes: page * PAGE,
-        physical_bytes: block * PAGE,
-        len_bytes: len * PAGE,
-    };
-    let extents = [extent(0, 10, 12), extent(12, 23, 30), extent(42, 90, 5)];
-    let mut map = BlockMap::default();
-    map.insert_file(VOLUME, file(0), BlockKind::File, &extents, Some(PAGE));
-    let kind = |block| {
-        map.look_up(&request(block, 1, Issuer::Launch))[0]
-            .content
-            .map(|c| c.kind)
-    };
-    assert_eq!(kind(21), Some(BlockKind::File));
-    assert_eq!(kind(22), Some(BlockKind::Mapping));
-    assert_eq!(kind(23), Some(BlockKind::File));
-    assert_eq!(kind(53), None, "a gap that long is other files'");
-}
-
-/// A launch of two files and a directory on a volume with an inode table, a journal and blocks of others.
+/// A launch of three files and a directory on a volume with a journal and blocks of others.
 fn traced_launch() -> (Recording, BlockMap) {
     let mut map = BlockMap::default();
     let one = |page: u64, block: u64, len: u64| FileExtent {
@@ -573,8 +469,8 @@ fn traced_launch() -> (Recording, BlockMap) {
         physical_bytes: block * PAGE,
         len_bytes: len * PAGE,
     };
-    map.insert_file(VOLUME, file(0), BlockKind::File, &[one(0, 10, 40)], None);
-    map.insert_file(VOLUME, file(1), BlockKind::File, &[one(0, 60, 20)], None);
+    map.insert_file(VOLUME, file(0), BlockKind::File, &[one(0, 10, 40)]);
+    map.insert_file(VOLUME, file(1), BlockKind::File, &[one(0, 60, 20)]);
     let rewritten = FileId {
         mtime_ns: 1_000,
         ..file(2)
@@ -584,15 +480,8 @@ fn traced_launch() -> (Recording, BlockMap) {
         rewritten.clone(),
         BlockKind::File,
         &[one(0, 90, 10)],
-        None,
     );
-    map.insert_file(
-        VOLUME,
-        file(3),
-        BlockKind::Directory,
-        &[one(0, 120, 1)],
-        None,
-    );
+    map.insert_file(VOLUME, file(3), BlockKind::Directory, &[one(0, 120, 1)]);
     map.insert(VOLUME, 200 * PAGE, 10 * PAGE, BlockKind::Journal);
     let access = |file, start, len| Access {
         file,
@@ -607,52 +496,6 @@ fn traced_launch() -> (Recording, BlockMap) {
     );
     seen.files[2] = rewritten;
     (seen, map)
-}
-
-#[test]
-fn block_requests_are_accounted_for_by_what_the_page_cache_saw() {
-    let (mut seen, mut map) = traced_launch();
-    let layout = Ext4Layout {
-        block_bytes: PAGE,
-        group_blocks: 32_768,
-        group_inodes: 160,
-        inode_bytes: 256,
-        groups: vec![Ext4Group {
-            block_bitmap: 300,
-            inode_bitmap: 301,
-            inode_table: 310,
-        }],
-        ..Ext4Layout::default()
-    };
-    map.insert_ext4(VOLUME, &layout);
-    map.insert_file(VOLUME, file(28), BlockKind::File, &[], None);
-    let write = BlockRequest {
-        is_write: true,
-        ..request(200, 3, Issuer::Launch)
-    };
-    seen.requests = vec![
-        // Eight accessed pages, eight read around them.
-        request(10, 16, Issuer::Launch),
-        request(120, 1, Issuer::Launch),
-        // Inodes 97 to 112 and 113 to 128 hold those of files; 129 to 160 and 1 to 16 do not.
-        request(316, 1, Issuer::Launch),
-        request(317, 1, Issuer::Launch),
-        request(318, 2, Issuer::Launch),
-        request(310, 1, Issuer::Other),
-        request(300, 1, Issuer::Launch),
-        request(240, 2, Issuer::Other),
-        write,
-    ];
-    let expected = Account {
-        accounted_bytes: (8 + 1 + 2) * PAGE,
-        read_around_bytes: 8 * PAGE,
-        remains_bytes: BTreeMap::from([
-            (None, 2 * PAGE),
-            (Some(BlockKind::BlockBitmap), PAGE),
-            (Some(BlockKind::InodeTable), 3 * PAGE),
-        ]),
-    };
-    assert_eq!(blocks::account(&seen, &map, PAGE), expected);
 }
 
 #[test]
@@ -701,20 +544,6 @@ fn misses_are_shown_in_the_papers_classes() {
     };
     let counted = misses::from_requests(&seen, &map, &sequence, 500, PAGE);
     assert_eq!((counted, counted.all()), (by_requests, 5));
-}
-
-#[test]
-fn a_journal_is_known_where_its_file_system_says_where_it_is() {
-    let knows_journal = |journal| {
-        let mut map = BlockMap::default();
-        let layout = Ext4Layout {
-            journal,
-            ..real_ext4()
-        };
-        map.insert_ext4(VOLUME, &layout);
-        map.knows(BlockKind::Journal)
-    };
-    assert!(knows_journal(Some(Vec::new())) && !knows_journal(None));
 }
 
 #[test]

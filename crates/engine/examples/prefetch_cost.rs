@@ -91,7 +91,6 @@ impl Bench {
             recording.is_path_profile,
             recording.events_lost,
         );
-        println!("requests: {:?}", result.accounted);
         let measured = result.measured.as_measured();
         end(&mut self.state, Some(&recording), &measured, &self.params);
     }

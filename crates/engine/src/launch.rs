@@ -35,7 +35,7 @@ use crate::mailbox::Mailbox;
 use crate::members::Rights;
 use crate::params::EngineParams;
 use prepage_core::identity::FileId;
-use prepage_core::launch::blocks::{Account, BlockMap};
+use prepage_core::launch::blocks::BlockMap;
 use prepage_core::launch::manager::{Decision, Help, Measured};
 use prepage_core::launch::recording::{LaunchEnd, Recording};
 use prepage_core::launch::sequence::LaunchSequence;
@@ -104,8 +104,6 @@ pub struct LaunchResult {
     pub named_us: u64,
     /// Where the recording's files are on their devices.
     pub block_map: Option<BlockMap>,
-    /// How far the recording explains the block requests.
-    pub accounted: Option<Account>,
 }
 
 impl LaunchResult {
@@ -121,7 +119,6 @@ impl LaunchResult {
             prefetch: None,
             named_us: 0,
             block_map: None,
-            accounted: None,
         }
     }
 }

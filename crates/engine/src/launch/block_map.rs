@@ -83,12 +83,16 @@ impl Mapper<'_> {
         let map = &mut self.map;
         let volume = self.volumes.entry(dev).or_insert_with(|| {
             let volume = volume(dev);
-            // Where the device may not be read, the map knows files and directories only.
-            match volume.zip(self.devices.of(dev)) {
-                Some((volume, (_, layout))) if is_asked_itself(dev) => {
-                    map.insert_ext4(volume, layout);
+            let layout = self.devices.of(dev).filter(|_| is_asked_itself(dev));
+            let journal = layout.and_then(|(_, layout)| Some((layout, layout.journal.as_ref()?)));
+            match volume.zip(journal) {
+                Some((volume, (layout, runs))) => {
+                    for (first, blocks) in runs {
+                        let bytes = |blocks: &u64| blocks.saturating_mul(layout.block_bytes);
+                        map.insert(volume, bytes(first), bytes(blocks), BlockKind::Journal);
+                    }
                 }
-                _ => map.lacks(BlockKind::Journal),
+                None => map.lacks(BlockKind::Journal),
             }
             volume
         });
@@ -103,7 +107,7 @@ impl Mapper<'_> {
                 len_bytes: extent.len_bytes,
             })
             .collect();
-        map.insert_file(volume, file, kind, &extents, None);
+        map.insert_file(volume, file, kind, &extents);
     }
 
     /// Adds the swap areas. `None` where some of them may lie elsewhere, too.

@@ -1,7 +1,6 @@
-//! Where an ext2, ext3 or ext4 file system keeps its metadata, from its device (Linux
-//! `Documentation/filesystems/ext4`: super, group_descr), and its journal (journal, ifork). For devices that may be read; others stay without.
+//! Where an ext2, ext3 or ext4 file system keeps its inodes, from its device (Linux `Documentation/filesystems/ext4`:
+//! super, group_descr), and its journal (journal, ifork). For devices that may be read; others stay without.
 
-use prepage_core::launch::blocks::{Ext4Group, Ext4Layout};
 use prepage_kernel::block::open_by_number;
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,8 +16,6 @@ const META_BG: u64 = 0x10;
 const WIDE: u64 = 0x80;
 /// `s_feature_compat`: there is a journal.
 const HAS_JOURNAL: u64 = 0x4;
-/// `s_feature_ro_compat`: sparse_super.
-const SPARSE_SUPER: u64 = 0x1;
 /// `i_flags`: where the file's blocks are, a tree of extents says. Else indirect blocks do (ext3), which are not read.
 const BY_EXTENTS: u64 = 0x80000;
 /// First bytes of each node of that tree, and the length of its header and of each entry, in bytes.
@@ -30,6 +27,22 @@ const WRITTEN_MAX: u64 = 0x8000;
 const NODES_MAX: usize = 64;
 /// Most groups read: 8 TiB with blocks of 4 KiB.
 const GROUPS_MAX: u64 = 1 << 16;
+
+/// Where inodes and the journal lie; numbers of blocks on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ext4Layout {
+    /// Block size, in bytes.
+    pub block_bytes: u64,
+    /// `s_inodes_per_group`.
+    pub group_inodes: u64,
+    /// `s_inode_size`, in bytes.
+    pub inode_bytes: u64,
+    /// The first block of each group's inode table.
+    pub inode_tables: Vec<u64>,
+    /// The journal inside of the file system: first blocks and numbers of blocks; empty where it has none, `None` where
+    /// nobody can tell.
+    pub journal: Option<Vec<(u64, u64)>>,
+}
 
 /// The devices of these file systems that may be read, with their layouts: each is opened once.
 #[derive(Debug, Default)]
@@ -53,7 +66,7 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
     let mut superblock = vec![0; len];
     device.read_exact_at(&mut superblock, offset).ok()?;
     let field = |offset, len| number(&superblock, offset, len);
-    let (incompatible, read_only) = (field(0x60, 4)?, field(0x64, 4)?);
+    let incompatible = field(0x60, 4)?;
     if field(0x38, 2)? != MAGIC || incompatible & META_BG != 0 {
         return None;
     }
@@ -63,15 +76,19 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
         return None;
     }
     let high = if is_wide { field(0x150, 4)? } else { 0 };
-    let blocks = (field(0x4, 4)? | high << 32).checked_sub(field(0x14, 4)?)?;
+    // 1 with blocks of 1 KiB, else 0: the superblock's.
+    let first_block = field(0x14, 4)?;
+    let blocks = (field(0x4, 4)? | high << 32).checked_sub(first_block)?;
     let group_blocks = field(0x20, 4)?;
     let descriptor_bytes = if is_wide { field(0xfe, 2)?.max(32) } else { 32 };
     let count = blocks.checked_add(group_blocks)?.checked_sub(1)?;
     let count = count.checked_div(group_blocks)?.min(GROUPS_MAX);
+    let mut descriptors = vec![0; (count * descriptor_bytes) as usize];
+    let first_bytes = (first_block + 1).checked_mul(block_bytes)?;
+    device.read_exact_at(&mut descriptors, first_bytes).ok()?;
+    let groups = descriptors.chunks_exact(descriptor_bytes as usize);
     let mut layout = Ext4Layout {
         block_bytes,
-        first_block: field(0x14, 4)?,
-        group_blocks,
         group_inodes: field(0x28, 4)?,
         // Revision 0 has no such field, and 128 bytes.
         inode_bytes: if field(0x4c, 4)? == 0 {
@@ -79,16 +96,9 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
         } else {
             field(0x58, 2)?
         },
-        descriptor_blocks: (count * descriptor_bytes).div_ceil(block_bytes) + field(0xce, 2)?,
-        is_sparse: read_only & SPARSE_SUPER != 0,
+        inode_tables: groups.map(inode_table).collect::<Option<_>>()?,
         journal: None,
-        groups: Vec::new(),
     };
-    let mut descriptors = vec![0; (count * descriptor_bytes) as usize];
-    let first_bytes = (layout.first_block + 1).checked_mul(block_bytes)?;
-    device.read_exact_at(&mut descriptors, first_bytes).ok()?;
-    let groups = descriptors.chunks_exact(descriptor_bytes as usize);
-    layout.groups = groups.map(group).collect::<Option<_>>()?;
     layout.journal = match field(0x5c, 4)? & HAS_JOURNAL {
         0 => Some(Vec::new()),
         // 0 where it is on another device.
@@ -101,7 +111,7 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
 pub fn place_of_inode(layout: &Ext4Layout, inode: u64) -> Option<u64> {
     let at = inode.checked_sub(1)?;
     let group = usize::try_from(at.checked_div(layout.group_inodes)?).ok()?;
-    let table = layout.groups.get(group)?.inode_table;
+    let table = layout.inode_tables.get(group)?;
     let in_table = (at % layout.group_inodes).checked_mul(layout.inode_bytes)?;
     let place = table.checked_mul(layout.block_bytes)?;
     place.checked_add(in_table)
@@ -151,17 +161,11 @@ fn runs_of(device: &File, layout: &Ext4Layout, inode: u64) -> Option<Vec<(u64, u
     Some(runs)
 }
 
-fn group(descriptor: &[u8]) -> Option<Ext4Group> {
-    let block = |offset| {
-        // The upper halves are in the part that only long descriptors have.
-        let high = number(descriptor, offset + 0x20, 4).unwrap_or(0);
-        Some(number(descriptor, offset, 4)? | high << 32)
-    };
-    Some(Ext4Group {
-        block_bitmap: block(0x0)?,
-        inode_bitmap: block(0x4)?,
-        inode_table: block(0x8)?,
-    })
+/// The first block of a group's inode table.
+fn inode_table(descriptor: &[u8]) -> Option<u64> {
+    // The upper half is in the part that only long descriptors have.
+    let high = number(descriptor, 0x28, 4).unwrap_or(0);
+    Some(number(descriptor, 0x8, 4)? | high << 32)
 }
 
 /// A little-endian number of `len` bytes, at most 8.
@@ -241,8 +245,7 @@ mod tests {
         // A tree that leads nowhere.
         let file = made(300, &[]);
         let whole = layout(&file).expect("ext4");
-        let inode = whole.groups[0].inode_table * whole.block_bytes + 7 * whole.inode_bytes;
-        let depth = inode + 0x28 + 6;
+        let depth = place_of_inode(&whole, 8).expect("there") + 0x28 + 6;
         file.write_all_at(&[1], depth).expect("write");
         assert_eq!(layout(&file).expect("ext4").journal, None);
     }
@@ -256,17 +259,15 @@ mod tests {
         ] {
             let file = made(mib, options);
             let layout = layout(&file).expect("ext4");
-            let group_bytes = layout.group_blocks * layout.block_bytes;
-            assert_eq!(
-                layout.groups.len() as u64,
-                (mib << 20).div_ceil(group_bytes)
-            );
+            // A group has as many blocks as its bitmap, a block, has bits.
+            let group_bytes = 8 * layout.block_bytes * layout.block_bytes;
+            let groups = (mib << 20).div_ceil(group_bytes);
+            assert_eq!(layout.inode_tables.len() as u64, groups);
             // Inode 2 is the root directory.
-            let inode = layout.groups[0].inode_table * layout.block_bytes + layout.inode_bytes;
+            let inode = place_of_inode(&layout, 2).expect("there");
             let mut mode = [0; 2];
             file.read_exact_at(&mut mode, inode).expect("read");
             assert_eq!(u16::from_le_bytes(mode), 0o040_755, "{options:?}");
-            assert!(layout.is_sparse);
         }
     }
 

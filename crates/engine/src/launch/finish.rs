@@ -17,7 +17,7 @@ use crate::observe::resolve::version_of;
 use crate::patience;
 use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::identity::FileId;
-use prepage_core::launch::blocks::{BlockMap, account};
+use prepage_core::launch::blocks::BlockMap;
 use prepage_core::launch::manager::Help;
 use prepage_core::launch::recording::{
     Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
@@ -105,7 +105,6 @@ pub fn finish(mut ended: Ended) -> LaunchResult {
     });
     result.is_given_up = looked_up.is_none();
     if let Some((recording, unresolved_pages, map)) = looked_up {
-        result.accounted = Some(account(&recording, &map, page_size()));
         result.block_map = Some(map);
         result.unresolved_pages = unresolved_pages;
         result.recording = Some(recording);

@@ -492,8 +492,6 @@ fn block_requests_lead_back_to_files() {
     };
     // Whoever comes to the device next issues what waits there, others' requests too.
     assert!(!who_read(&ours).is_empty() && !who_read(&theirs).is_empty());
-    let account = result.accounted.expect("made");
-    assert!(account.accounted_bytes >= 128 * 4096, "{account:?}");
     assert!(result.measured.device_pages >= 32 + 128);
     let seen = accesses(&recording, &directory.0);
     let of = |name: &str| seen.iter().filter(|a| a.0 == name).all(|a| a.2);
