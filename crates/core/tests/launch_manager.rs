@@ -97,7 +97,7 @@ fn facts(present_files: &[FileId]) -> LaunchFacts<'_> {
     }
 }
 
-fn measured(app: &App, decision: &Decision) -> Measured<'static> {
+fn measured(app: &App, decision: &Decision) -> Measured {
     Measured {
         began_ns: 1_000,
         launch_us: Some(app.launch_us / if decision.prefetch.is_some() { 2 } else { 1 }),
@@ -110,7 +110,7 @@ fn measured(app: &App, decision: &Decision) -> Measured<'static> {
             (None, true) => Help::HeldOut,
             (None, false) => Help::None,
         },
-        stale_files: &[],
+        stale_files: Vec::new(),
     }
 }
 
@@ -306,7 +306,7 @@ fn a_file_that_is_gone_is_forgotten_and_one_that_is_written_anew_each_time_not_l
     app.files.remove(&3);
     let decision = begin(&mut state, &facts(&[]), &params);
     let seen = Measured {
-        stale_files: &[file(3, 0)],
+        stale_files: vec![file(3, 0)],
         ..measured(&app, &decision)
     };
     // What is taken in because of that includes a file that has another version in every launch.

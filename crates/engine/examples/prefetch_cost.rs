@@ -8,7 +8,7 @@ use prepage_core::params::launch::LaunchParams;
 use prepage_engine::{EngineParams, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::page::page_size;
-use prepage_kernel::support::Support;
+use prepage_kernel::sched::capacities;
 use prepage_kernel::testing::held::HeldCommand;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ impl Bench {
             recording.is_path_profile,
             recording.events_lost,
         );
-        let measured = result.measured.as_measured();
-        end(&mut self.state, Some(&recording), &measured, &self.params);
+        let measured = &result.measured;
+        end(&mut self.state, Some(&recording), measured, &self.params);
     }
 
     fn measure(&mut self, runs: usize, plan: &Arc<LaunchPlan>) {
@@ -151,7 +151,8 @@ fn main() {
         pages_min: 0,
         ..LaunchParams::default()
     };
-    let launches = Launches::start(&engine, &params, &Support::probe()).expect("start");
+    let capacities = capacities().expect("cores");
+    let launches = Launches::start(&engine, &params, &capacities).expect("start");
     assert!(launches.can_record(), "{:?}", launches.warnings());
     let mut bench = Bench {
         launches,

@@ -34,15 +34,13 @@ use crate::launch::track::Recorded;
 use crate::mailbox::Mailbox;
 use crate::members::Rights;
 use crate::params::EngineParams;
-use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::BlockMap;
-use prepage_core::launch::manager::{Decision, Help, Measured};
-use prepage_core::launch::recording::{LaunchEnd, Recording};
+use prepage_core::launch::manager::{Decision, Measured};
+use prepage_core::launch::recording::Recording;
 use prepage_core::launch::sequence::LaunchSequence;
 use prepage_core::machine::Nanos;
 use prepage_core::params::launch::LaunchParams;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::support::Support;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -87,8 +85,6 @@ pub struct Launch {
 pub struct LaunchResult {
     /// What the caller knows it by.
     pub id: u64,
-    /// Its first process.
-    pub root_pid: i32,
     /// What it showed, if it was recorded.
     pub recording: Option<Recording>,
     /// It was recorded, and its files could not be looked up in time: a file system does not answer.
@@ -97,7 +93,7 @@ pub struct LaunchResult {
     /// overlay copied up.
     pub unresolved_pages: u64,
     /// What was measured of it.
-    pub measured: MeasuredLaunch,
+    pub measured: Measured,
     /// What was fetched for it.
     pub prefetch: Option<PrefetchOutcome>,
     /// How long it took to name the recording's files and look them up on their devices, in microseconds; 0 without one.
@@ -108,10 +104,9 @@ pub struct LaunchResult {
 
 impl LaunchResult {
     /// Of a launch of which nothing is recorded, as far as it is not known what was fetched.
-    pub fn unrecorded(id: u64, root_pid: i32, measured: MeasuredLaunch) -> Self {
+    pub fn unrecorded(id: u64, measured: Measured) -> Self {
         Self {
             id,
-            root_pid,
             recording: None,
             is_given_up: false,
             unresolved_pages: 0,
@@ -119,44 +114,6 @@ impl LaunchResult {
             prefetch: None,
             named_us: 0,
             block_map: None,
-        }
-    }
-}
-
-/// What was measured of a launch: [`Measured`] with its end.
-#[derive(Clone, Debug)]
-pub struct MeasuredLaunch {
-    /// When it began, in nanoseconds since 1970.
-    pub began_ns: i64,
-    /// From its beginning to its end, in microseconds; without the idle time that showed the end. `None` where that does not say
-    /// how long it took ([`LaunchEnd::is_of_length`]).
-    pub launch_us: Option<u64>,
-    /// What help took before the program began, or would have taken, in microseconds, as far as the caller knows.
-    pub help_us: u64,
-    /// Why it was taken to be over.
-    pub end: LaunchEnd,
-    /// CPU time of recording it, in microseconds.
-    pub recording_us: u64,
-    /// Pages that the device read for it, whoever asked.
-    pub device_pages: u64,
-    /// Whether it was helped.
-    pub help: Help,
-    /// Files of the plan that were found changed or gone.
-    pub stale_files: Vec<FileId>,
-}
-
-impl MeasuredLaunch {
-    /// As the launch manager takes it.
-    pub fn as_measured(&self) -> Measured<'_> {
-        Measured {
-            began_ns: self.began_ns,
-            launch_us: self.launch_us,
-            help_us: self.help_us,
-            recording_us: self.recording_us,
-            device_pages: self.device_pages,
-            end: self.end,
-            help: self.help,
-            stale_files: &self.stale_files,
         }
     }
 }
@@ -184,20 +141,12 @@ pub struct Launches {
 
 impl Launches {
     /// Creates the threads. The rings are opened when somebody first wants to record, or to know if that can be. What this
-    /// kernel refuses is done without: see [`Launches::warnings`].
-    ///
-    /// # Errors
-    /// Where a thread cannot be created.
-    pub fn start(params: &EngineParams, launch: &LaunchParams, support: &Support) -> Result<Self> {
-        Self::start_on(params, launch, &support.cpu_capacities)
-    }
-
-    /// The same, for a caller that has no time to probe what else there is: with the capacities of the cores only
+    /// kernel refuses is done without: see [`Launches::warnings`]. `capacities` are those of the cores
     /// ([`prepage_kernel::sched::capacities`]).
     ///
     /// # Errors
     /// Where a thread cannot be created.
-    pub fn start_on(
+    pub fn start(
         params: &EngineParams,
         launch: &LaunchParams,
         capacities: &[(usize, u32)],

@@ -24,8 +24,8 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use executor::{COPIES_MAX, Executor, FaultBurst, Members};
 pub use launch::{
-    Accompanied, Coldness, Launch, LaunchResult, Launches, MeasuredLaunch, PathProfile,
-    PrefetchOutcome, ReadyLaunch,
+    Accompanied, Coldness, Launch, LaunchResult, Launches, PathProfile, PrefetchOutcome,
+    ReadyLaunch,
 };
 pub use members::Rights;
 pub use observe::resolve::version_of;

@@ -184,7 +184,7 @@ pub enum Help {
 
 /// What was measured of a launch.
 #[derive(Clone, Debug)]
-pub struct Measured<'a> {
+pub struct Measured {
     /// When it began, in nanoseconds since 1970.
     pub began_ns: i64,
     /// From its beginning to its end, in microseconds; without the idle time that showed the end. What help costs before the
@@ -203,7 +203,7 @@ pub struct Measured<'a> {
     /// Whether it was helped.
     pub help: Help,
     /// Files of the plan that were found changed or gone.
-    pub stale_files: &'a [FileId],
+    pub stale_files: Vec<FileId>,
 }
 
 /// What a launch changed.
@@ -359,7 +359,7 @@ pub fn generate(state: &mut LaunchState, map: Option<&BlockMap>, page_bytes: u64
 pub fn end(
     state: &mut LaunchState,
     recording: Option<&Recording>,
-    measured: &Measured<'_>,
+    measured: &Measured,
     params: &LaunchParams,
 ) -> Learned {
     let since_ns = std::mem::replace(&mut state.began_ns, measured.began_ns);
@@ -401,7 +401,7 @@ pub fn end(
         Phase::Prefetch => {
             let present = recording.map_or(&[][..], |r| &r.files);
             let pages_before = state.sequence.pages();
-            let changed = forget_changed(&mut state.sequence, present, measured.stale_files);
+            let changed = forget_changed(&mut state.sequence, present, &measured.stale_files);
             let to_learn_anew = note_changes(state, &changed, pages_before, params);
             let mut learned = usable.map_or(Learned::Nothing, |recording| {
                 check(state, recording, measured, since_ns, params)
@@ -427,7 +427,7 @@ pub fn end(
 fn profile(
     state: &mut LaunchState,
     recording: &Recording,
-    measured: &Measured<'_>,
+    measured: &Measured,
     params: &LaunchParams,
 ) -> Learned {
     if is_handed_over(&state.sequence, recording, measured) {
@@ -499,7 +499,7 @@ fn is_handed_over(
 fn check(
     state: &mut LaunchState,
     recording: &Recording,
-    measured: &Measured<'_>,
+    measured: &Measured,
     since_ns: i64,
     params: &LaunchParams,
 ) -> Learned {
@@ -595,11 +595,7 @@ fn is_on_trial(state: &LaunchState, params: &LaunchParams) -> bool {
 /// Compares helped launches with those held out. Only cold ones of a known length count: where everything was in memory there
 /// was nothing to help. Where launches do not tell for long, the medians decide, once: after that it takes more to change what was
 /// decided, so that chance does not.
-fn compare(
-    state: &mut LaunchState,
-    measured: &Measured<'_>,
-    params: &LaunchParams,
-) -> Option<Learned> {
+fn compare(state: &mut LaunchState, measured: &Measured, params: &LaunchParams) -> Option<Learned> {
     let launch_us = measured.launch_us.filter(|_| state.was_cold)?;
     let is_trial_over = match measured.help {
         Help::Helped => {

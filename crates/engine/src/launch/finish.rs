@@ -4,13 +4,13 @@
 //! A launch may show what its user may not see: what a set-uid program that it runs opens. Only what its user may read has
 //! a name here.
 
+use crate::launch::LaunchResult;
 use crate::launch::block_map::block_map;
 use crate::launch::ext4::Ext4Devices;
 use crate::launch::metadata::metadata;
 use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::track::{Recorded, Seen, Track};
-use crate::launch::{LaunchResult, MeasuredLaunch};
 use crate::observe::file_pages::cached;
 use crate::observe::files::InodeKey;
 use crate::observe::resolve::version_of;
@@ -18,7 +18,7 @@ use crate::patience;
 use prepage_core::extent::{Extent, ExtentSet, by_key};
 use prepage_core::identity::FileId;
 use prepage_core::launch::blocks::BlockMap;
-use prepage_core::launch::manager::Help;
+use prepage_core::launch::manager::{Help, Measured};
 use prepage_core::launch::recording::{
     Access, FILES_MAX, LaunchEnd, PathCall, Recording, Source, first_accesses, without_absent,
 };
@@ -59,7 +59,7 @@ pub fn unfinished(ended: &Ended) -> LaunchResult {
     let Ended { track, end, .. } = ended;
     let seen = track.seen.as_ref();
     let is_of_length = seen.is_none_or(|seen| end.is_of_length(seen.source));
-    let measured = MeasuredLaunch {
+    let measured = Measured {
         began_ns: track.launch.began_wall_ns,
         launch_us: is_of_length.then_some(ended.launch_us),
         help_us: 0,
@@ -73,7 +73,7 @@ pub fn unfinished(ended: &Ended) -> LaunchResult {
         help: help(track, ended.prefetch.is_some(), *end),
         stale_files: Vec::new(),
     };
-    LaunchResult::unrecorded(track.launch.id, track.launch.root_pid, measured)
+    LaunchResult::unrecorded(track.launch.id, measured)
 }
 
 /// Puts together what the launch showed.

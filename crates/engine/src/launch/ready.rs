@@ -2,14 +2,14 @@
 //! nothing is recorded. Who accompanies it needs nothing but this, and what it teaches is learned when it is over.
 
 use crate::error::{Error, Result};
+use crate::launch::LaunchResult;
 use crate::launch::coldness::Coldness;
 use crate::launch::place::Place;
 use crate::launch::prefetch::{Prefetch, PrefetchOutcome};
-use crate::launch::{LaunchResult, MeasuredLaunch};
 use crate::members::Rights;
 use crate::params::FetchParams;
 use prepage_core::identity::FileId;
-use prepage_core::launch::manager::{Decision, Help};
+use prepage_core::launch::manager::{Decision, Help, Measured};
 use prepage_core::launch::plan::LaunchPlan;
 use prepage_core::launch::recording::LaunchEnd;
 use prepage_core::machine::Nanos;
@@ -165,9 +165,9 @@ impl Accompanied {
         }
     }
 
-    /// As the result of a launch that began at that time since 1970, in nanoseconds, by this process.
-    pub fn into_result(self, root_pid: i32, began_wall_ns: i64) -> LaunchResult {
-        let measured = MeasuredLaunch {
+    /// As the result of a launch that began at that time since 1970, in nanoseconds.
+    pub fn into_result(self, began_wall_ns: i64) -> LaunchResult {
+        let measured = Measured {
             began_ns: began_wall_ns,
             launch_us: Some(self.launch_us),
             help_us: 0,
@@ -183,7 +183,7 @@ impl Accompanied {
         };
         LaunchResult {
             prefetch: self.prefetch,
-            ..LaunchResult::unrecorded(0, root_pid, measured)
+            ..LaunchResult::unrecorded(0, measured)
         }
     }
 }

@@ -37,7 +37,7 @@ fn a_prefetch_does_not_wait_for_the_rings() {
     let engine = EngineParams::default();
     let params = LaunchParams::default();
     let capacities = capacities().expect("cores");
-    let launches = Launches::start_on(&engine, &params, &capacities).expect("start");
+    let launches = Launches::start(&engine, &params, &capacities).expect("start");
     let child = Child::spawn(1);
     let decision = Decision {
         records: true,
@@ -64,7 +64,7 @@ fn a_launch_held_out_waits_for_no_rings_and_shows_what_the_device_reads() {
     drop_cache(&file);
     let (engine, params) = (EngineParams::default(), LaunchParams::default());
     let capacities = capacities().expect("cores");
-    let launches = Launches::start_on(&engine, &params, &capacities).expect("start");
+    let launches = Launches::start(&engine, &params, &capacities).expect("start");
     let mut child = Child::spawn(1);
     let held_out = Decision {
         is_held_out: true,

@@ -49,7 +49,7 @@ fn what_is_ready_is_fetched_and_the_end_of_the_process_seen() {
     assert_eq!((launch.end, prefetch.pages), (LaunchEnd::Exit, 20));
     assert!(prefetch.completed_us <= Some(launch.launch_us));
     assert!(launch.stale_files.is_empty());
-    let result = launch.into_result(child.pid(), 7);
+    let result = launch.into_result(7);
     assert_eq!(
         (result.measured.help, result.measured.device_pages),
         (Help::Helped, 20)
@@ -87,7 +87,7 @@ fn what_is_held_out_is_left_to_itself_and_shows_what_the_device_reads() {
     });
     let launch = launch.expect("it needs nothing").expect("it was executed");
     assert_eq!((launch.end, &launch.prefetch), (LaunchEnd::Exit, &None));
-    let measured = launch.into_result(pid, 7).measured;
+    let measured = launch.into_result(7).measured;
     assert_eq!(measured.help, Help::HeldOut);
     assert!(measured.device_pages >= 64, "{measured:?}");
 }
@@ -102,7 +102,7 @@ fn what_was_not_executed_is_no_launch_and_what_never_ends_times_out() {
     let launch = accompany(ready(&file, 50), Some(&process), true).expect("it was executed");
     assert_eq!(launch.end, LaunchEnd::Timeout);
     // Nobody saw when it was idle: its length says nothing.
-    let help = launch.into_result(child.pid(), 0).measured.help;
+    let help = launch.into_result(0).measured.help;
     assert_eq!(help, Help::None);
     // Gone before anybody looked.
     let launch = accompany(ready(&file, 30_000), None, true).expect("it was executed");

@@ -12,7 +12,7 @@ use prepage_engine::{Coldness, EngineParams, Launch, LaunchResult, Launches, Rig
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::open::fstat;
 use prepage_kernel::page::page_size;
-use prepage_kernel::support::Support;
+use prepage_kernel::sched::capacities;
 use prepage_kernel::testing::machine::eventually;
 use prepage_kernel::testing::page_cache;
 use std::fs::File;
@@ -34,7 +34,8 @@ impl LaunchRig {
     }
 
     pub fn with(engine: &EngineParams, launch: &LaunchParams) -> LaunchRig {
-        let launches = Launches::start(engine, launch, &Support::probe()).expect("start");
+        let capacities = capacities().expect("cores");
+        let launches = Launches::start(engine, launch, &capacities).expect("start");
         let warnings = launches.warnings();
         assert!(
             launches.can_record(),

@@ -33,8 +33,8 @@ impl Recorder {
         if !support.filemap_tracepoints.contains(&FilemapKind::GetPages) {
             return Ok(None);
         }
-        let launches =
-            Launches::start(&EngineParams::default(), &LaunchParams::default(), &support);
+        let (engine, launch) = (EngineParams::default(), LaunchParams::default());
+        let launches = Launches::start(&engine, &launch, &support.cpu_capacities);
         let launches = launches.context("start", "prepage's recorder")?;
         Ok(launches.can_record().then_some(Self {
             launches,

@@ -121,8 +121,8 @@ impl Circumstances {
     /// of its files are on the device.
     pub fn conclude(&self, state: &mut LaunchState, result: &LaunchResult) -> Learned {
         self.begin(state);
-        let (recording, measured) = (result.recording.as_ref(), result.measured.as_measured());
-        let learned = manager::end(state, recording, &measured, &self.params);
+        let (recording, measured) = (result.recording.as_ref(), &result.measured);
+        let learned = manager::end(state, recording, measured, &self.params);
         if state.phase == Phase::Generation || result.block_map.is_some() {
             manager::generate(state, result.block_map.as_ref(), self.limits.page_bytes);
         }

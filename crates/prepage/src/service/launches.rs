@@ -116,7 +116,7 @@ impl LaunchHelp {
     /// # Errors
     /// Where a thread cannot be created.
     pub fn start(config: &Config, support: &Support) -> prepage_engine::Result<Self> {
-        let engine = Launches::start(&config.engine(), &config.launch, support)?;
+        let engine = Launches::start(&config.engine(), &config.launch, &support.cpu_capacities)?;
         let mut warnings = engine.warnings().to_vec();
         let execs = open_execs().map_err(|warning| warnings.push(warning)).ok();
         Ok(Self {
@@ -155,7 +155,7 @@ impl LaunchHelp {
         poller: &Poller,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let capacities = prepage_kernel::sched::capacities()?;
-        let engine = Launches::start_on(&config.engine(), &config.launch, &capacities)?;
+        let engine = Launches::start(&config.engine(), &config.launch, &capacities)?;
         engine.open_rings();
         let execs = open_execs().inspect_err(|warning| log_warning!("{warning}"));
         let execs = execs.ok();

@@ -121,11 +121,7 @@ pub fn run(asked: Asked) -> ExitCode {
 
 /// Learns from a launch that was decided ahead.
 pub fn learn(over: Over) {
-    let Over {
-        begun,
-        root_pid,
-        launch,
-    } = over;
+    let Over { begun, launch } = over;
     let _ = signals::ends_after(Signal::TERM.as_raw(), END_AFTER_S);
     // Nobody waits for it.
     let _ = sched::set_current_thread_policy(Policy::Other {
@@ -158,7 +154,7 @@ pub fn learn(over: Over) {
         return;
     };
     let help = launch.help();
-    let mut result = launch.into_result(root_pid, begun.began_wall_ns);
+    let mut result = launch.into_result(begun.began_wall_ns);
     let moments = Moments {
         asked: begun.found.asked,
         not_left_alone: begun.found.not_left_alone,
@@ -241,7 +237,7 @@ impl Alone {
     fn start(&self) -> Option<Launches> {
         let capacities = sched::capacities().unwrap_or_default();
         let params = self.asked.options.parameters(&self.config.launch);
-        let started = Launches::start_on(&self.config.engine(), &params, &capacities);
+        let started = Launches::start(&self.config.engine(), &params, &capacities);
         started
             .map_err(|error| self.say(format_args!("not helped: {error}")))
             .ok()

@@ -1,8 +1,7 @@
 //! What prepage itself takes of a launch before the command runs, and whom that is charged to.
 
-use prepage_core::launch::manager::Help;
+use prepage_core::launch::manager::{Help, Measured};
 use prepage_core::machine::Nanos;
-use prepage_engine::MeasuredLaunch;
 
 /// The moments of one launch, in nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +19,7 @@ pub struct Moments {
 /// Charges a launch with prepage's own time: a helped one with all of it, one held out with as much as an application has that
 /// is left alone, any other with none. To be held out or recorded costs a launch some of that time as well: compared as they
 /// are, helped launches and those held out would not show it.
-pub fn charge(measured: &mut MeasuredLaunch, moments: &Moments) {
+pub fn charge(measured: &mut Measured, moments: &Moments) {
     let Moments {
         asked,
         not_left_alone,
@@ -53,7 +52,7 @@ mod tests {
             executed: 5_000_000,
         };
         let charged_of = |launch_us, help| {
-            let mut measured = MeasuredLaunch {
+            let mut measured = Measured {
                 began_ns: 0,
                 launch_us,
                 help_us: 0,

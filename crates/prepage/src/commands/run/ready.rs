@@ -50,8 +50,6 @@ pub struct Begun {
 pub struct Over {
     /// As it began.
     pub begun: Begun,
-    /// Its process.
-    pub root_pid: i32,
     /// What it was.
     pub launch: Accompanied,
 }
@@ -121,15 +119,13 @@ pub fn run(arguments: &RunArguments, ahead: Ahead, asked: Nanos, learner: &Path)
 impl Begun {
     /// Accompanies it, in the process that was split off.
     fn accompany(self, ready: ReadyLaunch, detached: &Detached, learner: &Path) -> Option<()> {
-        let root_pid = detached.original_pid();
-        let root = Process::open(root_pid).ok();
+        let root = Process::open(detached.original_pid()).ok();
         let wait_exec = || matches!(detached.wait_exec(EXEC_MAX), Ok(Launched::Yes));
         let launch = ready
             .accompany(root.as_ref(), self.began, wait_exec)
             .ok()??;
         let over = Over {
             begun: self,
-            root_pid,
             launch,
         };
         over.hand_over(learner)
