@@ -189,12 +189,8 @@ pub struct ProcessStat {
     pub utime_ticks: u64,
     /// System time in clock ticks.
     pub stime_ticks: u64,
-    /// Threads of the process.
-    pub thread_count: i64,
     /// Start after boot in clock ticks.
     pub start_ticks: u64,
-    /// Resident pages. Approximate: threads keep counts of their own (before 6.2 up to 64 pages each).
-    pub resident_pages: u64,
     /// Address of the program text; 0 or 1 where we may not ptrace-read the process.
     pub start_code: u64,
     /// End of the program text; as above.
@@ -239,9 +235,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<ProcessStat> {
         major_faults: unsigned(12)?,
         utime_ticks: unsigned(14)?,
         stime_ticks: unsigned(15)?,
-        thread_count: field(20)?.parse().ok()?,
         start_ticks: unsigned(22)?,
-        resident_pages: unsigned(24)?,
         start_code: unsigned(26)?,
         end_code: unsigned(27)?,
         start_stack: unsigned(28)?,
@@ -294,18 +288,12 @@ pub struct ProcessStatus {
     pub gid: Ids,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Resident, in KiB: the sum of the three below. Approximate.
+    /// Resident, in KiB: anonymous memory, of files, and shared. Approximate.
     pub vm_rss_kib: u64,
     /// Resident anonymous memory in KiB.
     pub rss_anon_kib: u64,
-    /// Resident file mappings in KiB.
-    pub rss_file_kib: u64,
-    /// Resident shared memory (shmem, memfd, shared anonymous) in KiB.
-    pub rss_shmem_kib: u64,
     /// Swapped out private anonymous memory in KiB. Swapped out shmem is not in it.
     pub vm_swap_kib: u64,
-    /// Locked memory in KiB.
-    pub vm_locked_kib: u64,
     /// Whether it has no memory of its own: a kernel thread or a zombie.
     pub without_memory: bool,
 }
@@ -348,10 +336,7 @@ pub fn parse_status(contents: &str) -> Option<ProcessStatus> {
                 status.without_memory = false;
             }
             "RssAnon" => status.rss_anon_kib = parse_kib(value)?,
-            "RssFile" => status.rss_file_kib = parse_kib(value)?,
-            "RssShmem" => status.rss_shmem_kib = parse_kib(value)?,
             "VmSwap" => status.vm_swap_kib = parse_kib(value)?,
-            "VmLck" => status.vm_locked_kib = parse_kib(value)?,
             _ => {}
         }
     }
@@ -464,12 +449,11 @@ mod tests {
             (4825, 4819, 3903, 'R')
         );
         assert_eq!((stat.minor_faults, stat.major_faults), (101, 7));
+        assert_eq!((stat.utime_ticks, stat.stime_ticks), (11, 12));
         assert_eq!(
-            (stat.utime_ticks, stat.stime_ticks, stat.thread_count),
-            (11, 12, 3)
+            (stat.start_ticks, stat.start_stack),
+            (134300, 140734430582784)
         );
-        assert_eq!((stat.start_ticks, stat.resident_pages), (134300, 388));
-        assert_eq!(stat.start_stack, 140734430582784);
     }
 
     #[test]

@@ -9,70 +9,21 @@ use std::path::Path;
 /// System-wide memory pressure.
 pub const MEMORY: &str = "/proc/pressure/memory";
 
-/// Time lost to waiting for memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stall {
-    /// Percent of the last 10 s.
-    pub avg10_percent: f32,
-    /// Percent of the last 60 s.
-    pub avg60_percent: f32,
-    /// In all, in us.
-    pub total_us: u64,
+/// How long some task has waited for memory since the machine's start, in us. `ENOENT` or `EOPNOTSUPP` where the kernel
+/// does not say (without PSI, or booted with psi=0).
+pub fn waited_us() -> Result<u64> {
+    let contents = text::read_text(MEMORY)?;
+    parse(&contents).ok_or_else(|| Error::malformed("parse", MEMORY, contents))
 }
 
-/// Memory pressure.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct MemoryPressure {
-    /// At least one task waited.
-    pub some: Stall,
-    /// All tasks that were not idle waited.
-    pub full: Stall,
-}
-
-impl MemoryPressure {
-    /// Reads the system's. `ENOENT` or `EOPNOTSUPP` where the kernel is without (or booted with psi=0).
-    pub fn read() -> Result<MemoryPressure> {
-        MemoryPressure::read_file(Path::new(MEMORY))
-    }
-
-    /// Reads a pressure file, such as memory.pressure of a v2 cgroup.
-    pub fn read_file(path: &Path) -> Result<MemoryPressure> {
-        parse(&text::read_text(path)?)
-            .ok_or_else(|| Error::malformed("parse", path.to_string_lossy(), "not a pressure file"))
-    }
-}
-
-/// Parses a pressure file; `None` where it is malformed. Without a line `full` (CPU before 5.13) that is zero.
-pub fn parse(contents: &str) -> Option<MemoryPressure> {
-    let mut pressure = MemoryPressure::default();
-    let mut has_some = false;
-    for line in contents.lines() {
-        let (kind, rest) = line.split_once(' ')?;
-        let stall = parse_stall(rest)?;
-        match kind {
-            "some" => {
-                pressure.some = stall;
-                has_some = true;
-            }
-            "full" => pressure.full = stall,
-            _ => return None,
-        }
-    }
-    has_some.then_some(pressure)
-}
-
-fn parse_stall(fields: &str) -> Option<Stall> {
-    let mut stall = Stall::default();
-    for field in fields.split_ascii_whitespace() {
-        let (key, value) = field.split_once('=')?;
-        match key {
-            "avg10" => stall.avg10_percent = value.parse().ok()?,
-            "avg60" => stall.avg60_percent = value.parse().ok()?,
-            "total" => stall.total_us = value.parse().ok()?,
-            _ => {}
-        }
-    }
-    Some(stall)
+/// The total of a pressure file's line `some`; `None` where that is malformed.
+fn parse(contents: &str) -> Option<u64> {
+    let line = contents
+        .lines()
+        .find_map(|line| line.strip_prefix("some "))?;
+    let mut fields = line.split_ascii_whitespace();
+    let total = fields.find_map(|field| field.strip_prefix("total="))?;
+    total.parse().ok()
 }
 
 /// A descriptor that polls as POLLPRI, at most once a window, when tasks have waited for memory for `stall_us` within
@@ -105,23 +56,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parses_both_lines() {
+    fn the_total_is_that_of_any_task() {
         let text = "some avg10=1.50 avg60=0.20 avg300=0.00 total=286390\nfull avg10=0.25 avg60=0.00 avg300=0.00 total=7\n";
-        let pressure = parse(text).expect("well formed");
-        assert_eq!(
-            (pressure.some.avg10_percent, pressure.some.total_us),
-            (1.5, 286390)
-        );
-        assert_eq!(
-            (pressure.full.avg10_percent, pressure.full.total_us),
-            (0.25, 7)
-        );
+        assert_eq!(parse(text), Some(286390));
         for bad in [
             "",
             "full avg10=0.1 total=1\n",
-            "some avg10=x total=1\n",
+            "some avg10=1 total=x\n",
             "some\n",
-            "other avg10=1\n",
         ] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }

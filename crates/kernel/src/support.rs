@@ -70,8 +70,6 @@ pub struct Support {
     pub process_madvise_willneed: Fact,
     /// process_madvise(MADV_COLD).
     pub process_madvise_cold: Fact,
-    /// process_madvise(MADV_PAGEOUT).
-    pub process_madvise_pageout: Fact,
     /// pagemap, tried on ourselves.
     pub pagemap: Fact,
     /// The PAGEMAP_SCAN ioctl.
@@ -80,8 +78,6 @@ pub struct Support {
     pub cachestat: Fact,
     /// System-wide sampling of major faults.
     pub perf_major_faults: Fact,
-    /// /proc/sys/kernel/perf_event_paranoid.
-    pub perf_event_paranoid: Option<i32>,
     /// tracefs, mounted or detached.
     pub tracefs: Fact,
     /// The filemap tracepoints that there are.
@@ -102,9 +98,7 @@ pub struct Support {
     pub fanotify: Fact,
     /// openat2(2) below a root directory (tried with our own, and `/`).
     pub open_in_root: Fact,
-    /// /proc/pressure/memory.
-    pub psi: Fact,
-    /// Triggers on it.
+    /// Triggers on /proc/pressure/memory.
     pub psi_trigger: Fact,
     /// The memory controller, and in which version.
     pub cgroup_memory: Option<Version>,
@@ -159,12 +153,10 @@ impl Support {
             process_vm_readv: probe_process_vm(),
             process_madvise_willneed: probe_madvise(Advice::WillNeed),
             process_madvise_cold: probe_madvise(Advice::Cold),
-            process_madvise_pageout: probe_madvise(Advice::PageOut),
             pagemap: probe_pagemap(),
             pagemap_scan: scan_support(),
             cachestat: probe_cachestat(),
             perf_major_faults: probe_perf(),
-            perf_event_paranoid: crate::perf::paranoid().ok(),
             tracefs: Fact::of(tracefs.map(|_| "opened")),
             filemap_tracepoints: found.filemap,
             block_tracepoints: found.block,
@@ -175,10 +167,6 @@ impl Support {
             fiemap: probe_fiemap(),
             fanotify: probe_fanotify(),
             open_in_root: probe_open_in_root(),
-            psi: Fact::of(
-                psi::MemoryPressure::read()
-                    .map(|pressure| format!("{} us in all", pressure.some.total_us)),
-            ),
             psi_trigger: Fact::of(
                 psi::trigger(Path::new(psi::MEMORY), 150_000, 2_000_000)
                     .map(|_| "told of waits of 150 ms in 2 s"),
@@ -287,7 +275,7 @@ fn probe_process_vm() -> Fact {
 }
 
 fn probe_madvise(advice: Advice) -> Fact {
-    // The page of our code that is executing: WILLNEED, COLD and even PAGEOUT of it do no harm. Our stack could be
+    // The page of our code that is executing: WILLNEED and COLD of it do no harm. Our stack could be
     // locked memory, which takes no such advice.
     let page = page::page_of(probe_madvise as fn(Advice) -> Fact as usize as u64);
     let ranges = std::slice::from_ref(&(page..page + 1)).to_vec();

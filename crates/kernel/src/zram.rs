@@ -4,21 +4,13 @@ use crate::error::{Error, Result};
 use crate::text;
 use std::path::PathBuf;
 
-/// A zram device's settings and fill.
+/// A zram device's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zram {
     /// `zram0`.
     pub name: String,
     /// The compression in use: `lz4`, `lzo-rle`, ...
     pub algorithm: String,
-    /// Size in bytes, before compression; 0 when not set up.
-    pub disksize_bytes: u64,
-    /// Data stored, before compression, in bytes.
-    pub original_bytes: u64,
-    /// The same compressed, in bytes.
-    pub compressed_bytes: u64,
-    /// Memory used for it, in bytes.
-    pub memory_bytes: u64,
     /// Where incompressible or idle pages are written back to, if anywhere (CONFIG_ZRAM_WRITEBACK): such pages are read
     /// from that disk.
     pub backing_device: Option<PathBuf>,
@@ -43,24 +35,11 @@ pub fn devices() -> Result<Vec<Zram>> {
 /// Reads one device, by its name (`zram0`).
 pub fn read(name: &str) -> Result<Zram> {
     let directory = PathBuf::from("/sys/block").join(name);
-    let path = directory.join("mm_stat");
-    let stat = text::read_line(&path)?;
-    let numbers: Vec<u64> = stat
-        .split_ascii_whitespace()
-        .filter_map(|number| number.parse().ok())
-        .collect();
-    let &[original_bytes, compressed_bytes, memory_bytes, ..] = numbers.as_slice() else {
-        return Err(Error::malformed("parse", path.to_string_lossy(), stat));
-    };
     let algorithms = text::read_line(directory.join("comp_algorithm"))?;
     let backing = text::read_line(directory.join("backing_dev")).unwrap_or_default();
     Ok(Zram {
         name: name.to_owned(),
         algorithm: selected(&algorithms).to_owned(),
-        disksize_bytes: text::read_number(directory.join("disksize"))?,
-        original_bytes,
-        compressed_bytes,
-        memory_bytes,
         backing_device: (!backing.is_empty() && backing != "none").then(|| PathBuf::from(backing)),
     })
 }

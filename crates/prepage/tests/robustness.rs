@@ -4,7 +4,7 @@ mod common;
 
 use common::{Service, TempDir, application, is_root, message, wait_until};
 use prepage_engine::launch::LAUNCHES_MAX;
-use prepage_kernel::psi::MemoryPressure;
+use prepage_kernel::psi;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::group::{Group, memory};
 use prepage_kernel::testing::hanging::HangingMount;
@@ -577,7 +577,7 @@ fn a_short_wait_for_memory_is_no_pressure() {
     (&file).write_all(&vec![1; 32 << 20]).expect("written");
     file.sync_all().expect("synced");
     fadvise_dontneed(file.as_fd(), 0, 0).expect("fadvise");
-    let waited_us = || MemoryPressure::read().expect("PSI").some.total_us;
+    let waited_us = || psi::waited_us().expect("PSI");
     let before_us = waited_us();
     let line = "echo $$ > \"$0\"/cgroup.procs && cat \"$1\" > /dev/null";
     let mut reader = std::process::Command::new("sh");

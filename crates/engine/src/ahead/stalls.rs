@@ -2,7 +2,7 @@
 
 use prepage_core::machine::Nanos;
 use prepage_kernel::clock::monotonic_ns;
-use prepage_kernel::psi::MemoryPressure;
+use prepage_kernel::psi;
 use std::time::Duration;
 
 /// How long it is looked whether somebody waits for memory, before and while it is reclaimed.
@@ -58,8 +58,8 @@ impl Stalls {
 }
 
 fn waited() -> Option<(Nanos, u64)> {
-    let pressure = MemoryPressure::read().ok()?;
-    Some((monotonic_ns(), pressure.some.total_us))
+    let waited_us = psi::waited_us().ok()?;
+    Some((monotonic_ns(), waited_us))
 }
 
 #[cfg(test)]

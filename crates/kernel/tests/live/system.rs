@@ -2,7 +2,7 @@
 
 use prepage_kernel::block_trace::BlockKind;
 use prepage_kernel::filemap::FilemapKind;
-use prepage_kernel::psi::{self, MemoryPressure};
+use prepage_kernel::psi;
 use prepage_kernel::sched::{self, Policy};
 use prepage_kernel::support::Support;
 use prepage_kernel::testing::machine::{Directory, Machine};
@@ -27,7 +27,6 @@ fn support_is_probed_and_leaves_nothing_behind() {
             &support.process_madvise_willneed,
         ),
         ("process_madvise(COLD)", &support.process_madvise_cold),
-        ("process_madvise(PAGEOUT)", &support.process_madvise_pageout),
         ("pagemap", &support.pagemap),
         ("perf", &support.perf_major_faults),
         ("tracefs", &support.tracefs),
@@ -115,8 +114,8 @@ fn own_fds() -> Vec<PathBuf> {
 #[test]
 fn pressure_and_its_trigger() {
     let _machine = Machine::lock();
-    let pressure = MemoryPressure::read().expect("this test needs PSI");
-    assert!(pressure.some.total_us >= pressure.full.total_us);
+    let waited_us = psi::waited_us().expect("this test needs PSI");
+    assert!(psi::waited_us().expect("still there") >= waited_us);
     psi::trigger(Path::new(psi::MEMORY), 150_000, 2_000_000).expect("a trigger");
     assert_eq!(
         psi::trigger(Path::new(psi::MEMORY), 2, 1)
@@ -138,7 +137,6 @@ fn swap_areas_and_zram_devices_agree() {
                 .and_then(|name| name.to_str())
                 .expect("a device");
             let device = zram::read(name).expect("its zram device");
-            assert!(device.disksize_bytes / 1024 >= area.size_kib);
             assert!(!device.algorithm.is_empty() && !device.algorithm.contains(['[', ' ']));
             assert!(
                 zram::devices()

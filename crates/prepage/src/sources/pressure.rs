@@ -4,7 +4,7 @@
 //! group is at a limit of its own while the machine has memory to spare.
 
 use prepage_core::machine::Nanos;
-use prepage_kernel::psi::{self, MemoryPressure};
+use prepage_kernel::psi;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -31,7 +31,7 @@ impl Pressure {
     pub fn watch(percent: u32) -> prepage_kernel::Result<Self> {
         let stall_us = WINDOW_US * u64::from(percent) / 100;
         Ok(Self {
-            total_us_min: MemoryPressure::read()?.some.total_us + stall_us,
+            total_us_min: psi::waited_us()? + stall_us,
             trigger: psi::trigger(Path::new(psi::MEMORY), stall_us, WINDOW_US)?,
             until: None,
         })
@@ -45,7 +45,7 @@ impl Pressure {
     /// The trigger fired. Returns whether pressure begins with it.
     pub fn fired(&mut self, now: Nanos) -> bool {
         // The first stall fires it, however short (see [`psi::trigger`]).
-        if MemoryPressure::read().is_ok_and(|p| p.some.total_us < self.total_us_min) {
+        if psi::waited_us().is_ok_and(|waited_us| waited_us < self.total_us_min) {
             return false;
         }
         self.until.replace(now.saturating_add(SILENCE_NS)).is_none()
