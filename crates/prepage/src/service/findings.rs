@@ -328,20 +328,20 @@ fn root_device(support: &Support) -> Finding {
     match &support.root_device_readable {
         None => note(
             what,
-            "/ lies on no block device: read by look-ups only, and not told apart in reports",
+            "/ lies on no block device: inodes and directories are read by look-ups only",
         ),
         Some(fact) if fact.available => works(
             what,
             format!(
-                "told apart in reports, on ext2 to ext4 read ahead as such, from {}",
+                "on ext2 to ext4 inodes and directories are read ahead, on ext4 requests of the journal told apart, from {}",
                 fact.detail
             ),
         ),
         Some(fact) => missing(
             what,
             fact.detail.clone(),
-            "inodes and directories of a launch are read by look-ups only, and not told apart in reports; it takes root, and a \
-             unit or container that denies no block devices: before systemd 252 ProtectClock= does, as DeviceAllow= and \
+            "inodes and directories of a launch are read by look-ups only, and misses of the journal are not known; it takes \
+             root, and a unit or container that denies no block devices: before systemd 252 ProtectClock= does, as DeviceAllow= and \
              DevicePolicy= do",
         ),
     }
