@@ -98,7 +98,7 @@ struct Counts {
 /// outlives the process instances, since it speaks of the application's manner and not of addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// By history class. Boxed: 2 KiB.
+    /// By history class: 2 KiB.
     classes: Vec<Counts>,
 }
 

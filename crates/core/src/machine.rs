@@ -1,7 +1,7 @@
 //! The state machine: events and times in, actions out.
 //!
 //! Nothing here does I/O or asks a clock. Whoever executes the actions is the only seam: the service's executor, a
-//! failing one in tests, a recorded one in the replay simulator.
+//! scripted one in tests, nobody in the replay simulator.
 
 use crate::ahead::Ahead;
 use crate::app::{AppModel, Known, Observation, Profile, anon_outcome, file_outcome};

@@ -86,9 +86,9 @@ impl App {
     }
 }
 
-fn facts(present_files: &[FileId]) -> LaunchFacts<'_> {
+fn facts(changed_files: &[FileId]) -> LaunchFacts<'_> {
     LaunchFacts {
-        present_files,
+        changed_files,
         is_rotational: false,
         limits: PlanLimits {
             page_bytes: PAGE,

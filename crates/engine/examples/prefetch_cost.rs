@@ -70,7 +70,7 @@ impl Bench {
             call_bytes_max: 1 << 20,
         };
         let facts = LaunchFacts {
-            present_files: &[],
+            changed_files: &[],
             is_rotational: false,
             limits,
         };

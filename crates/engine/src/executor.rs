@@ -37,8 +37,7 @@ pub struct FaultBurst {
     pub last_at: Nanos,
 }
 
-/// Executes actions. The service runs the real one, [`crate::Engine`]; tests run one that fails, and one that was
-/// recorded.
+/// Executes actions. The service runs the real one, [`crate::Engine`]; tests run a scripted one.
 pub trait Executor {
     /// Follows an application's processes, over all its copies (at most [`COPIES_MAX`]); these, and no others any
     /// more. Their instances come as events.

@@ -1,4 +1,4 @@
-//! Parameters of fetching, observing and the store, with the paper's value named where it has one.
+//! Parameters of fetching and observing, with the paper's value named where it has one.
 
 use prepage_core::machine::Nanos;
 use prepage_core::params::ParamError;

@@ -1,4 +1,4 @@
-//! cgroups, v1 and v2: where a process is, memory, freezer and reclaim.
+//! cgroups, v1 and v2: where a process is, memory and freezer.
 
 mod headroom;
 pub use headroom::{Headroom, Limited};

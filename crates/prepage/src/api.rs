@@ -346,7 +346,8 @@ pub struct BeginReply {
     pub app: Option<String>,
     /// Whether it is tracked; if not, nothing was done.
     pub tracked: bool,
-    /// Whether a switch began; if not, one was under way, or the mode is off.
+    /// Whether a switch began; if not, one is under way or began within `switch.repeat_ms`, the application is left alone,
+    /// or the mode is off.
     pub began: bool,
     /// How many things are missing on this machine, which `Status` names; 0 where a window's focus is reported: that is
     /// not looked up then.

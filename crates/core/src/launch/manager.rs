@@ -150,8 +150,8 @@ impl Times {
 /// What is known when a launch begins.
 #[derive(Clone, Debug)]
 pub struct LaunchFacts<'a> {
-    /// Files that were looked at already, in their present version: the executable at least.
-    pub present_files: &'a [FileId],
+    /// Files of the sequence that are there in another version: in that one.
+    pub changed_files: &'a [FileId],
     /// Whether the device is rotational.
     pub is_rotational: bool,
     /// What a plan has to keep to.
@@ -231,7 +231,7 @@ pub fn begin(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchPa
         generate(state, None, facts.limits.page_bytes);
     }
     let pages_before = state.sequence.pages();
-    let changed = forget_changed(&mut state.sequence, facts.present_files, &[]);
+    let changed = forget_changed(&mut state.sequence, facts.changed_files, &[]);
     match state.phase {
         Phase::Off(_) => {
             let left = state.retry_left.saturating_sub(1);

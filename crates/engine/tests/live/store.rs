@@ -477,7 +477,7 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
     }
     // Damage that the checksum does not show: a forged one.
     let facts = LaunchFacts {
-        present_files: &[],
+        changed_files: &[],
         is_rotational: false,
         limits: PlanLimits {
             page_bytes: 4096,

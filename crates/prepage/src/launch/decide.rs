@@ -83,7 +83,7 @@ impl Circumstances {
 
     fn begin(&self, state: &mut LaunchState) -> Decision {
         let facts = LaunchFacts {
-            present_files: &self.changed_files,
+            changed_files: &self.changed_files,
             is_rotational: self.is_rotational,
             limits: self.limits,
         };

@@ -64,7 +64,7 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether it is asked for anything that only looking at the profile can answer.
+    /// Whether nothing is asked for that differs from the configuration.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

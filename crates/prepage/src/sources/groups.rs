@@ -1,4 +1,4 @@
-//! Control groups of tracked applications: thawed, and made anew.
+//! Control groups of tracked applications that are thawed.
 //!
 //! Version 2 says so in `cgroup.events`, for a group that is frozen through one above it too. Version 1 says it to
 //! nobody but whoever watches writes to `freezer.state`, of the group or of one above it.
