@@ -5,7 +5,7 @@
 use super::blocks::Device;
 use crate::extent::{Extent, by_key, keep_first};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Most extents of metadata in a recording or a launch sequence.
 pub const METADATA_MAX: usize = 4_096;
@@ -19,21 +19,17 @@ pub struct MetadataRead {
     pub extent: Extent,
 }
 
-/// What is wanted, each page once, where it is wanted first; what is less than `gap_max` pages apart is one. At most
-/// [`METADATA_MAX`] extents, the first ones.
-pub fn in_order(wanted: &[MetadataRead], gap_max: u64) -> Vec<MetadataRead> {
+/// What is wanted, each page once, where it is wanted first; neighbours are one. What lies between may be an inode table's
+/// unused part, which ext4 initializes past the page cache, and never reads ahead itself. At most [`METADATA_MAX`] extents,
+/// the first ones.
+pub fn in_order(wanted: &[MetadataRead]) -> Vec<MetadataRead> {
     let pages = by_key(wanted.iter().map(|read| (read.device, read.extent)));
-    let barred = Default::default();
-    let merged: BTreeMap<_, _> = pages
-        .into_iter()
-        .map(|(device, pages)| (device, pages.merged(gap_max, &barred).0))
-        .collect();
     let mut taken = BTreeSet::new();
     let mut reads = Vec::new();
     for MetadataRead { device, extent } in wanted {
-        let extents = merged.get(device).map_or(&[][..], |pages| pages.extents());
+        let extents = pages.get(device).map_or(&[][..], |pages| pages.extents());
         let at = extents.partition_point(|known| known.end() <= extent.start);
-        // Merging joins neighbours, so that each is in one extent.
+        // A set joins neighbours, so that each is in one extent.
         let Some(&extent) = extents.get(at).filter(|_| !extent.is_empty()) else {
             continue;
         };

@@ -19,9 +19,6 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Only neighbours are read as one. What lies between may be an inode table's unused part, which ext4 initializes past the
-/// page cache, and never reads ahead itself.
-const GAP_PAGES: u64 = 1;
 /// A directory of no more pages is read as a whole; of a larger one, whose entries are found by a hash, what is in memory.
 const WHOLE_PAGES_MAX: u64 = 16;
 /// Most pages of such a directory that are asked about: some 200,000 entries.
@@ -65,7 +62,7 @@ pub fn metadata<'a>(
             finder.add_inode(path);
         }
     }
-    in_order(&finder.wanted, GAP_PAGES)
+    in_order(&finder.wanted)
 }
 
 struct Finder<'a> {
