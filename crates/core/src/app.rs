@@ -148,17 +148,15 @@ impl AppModel {
             + self.plan.bytes()
     }
 
-    /// A process instance of the application began. Returns false where there are too many to follow.
-    pub fn instance_started(&mut self, instance: Instance) -> bool {
+    /// A process instance of the application began. Where there are too many it is not followed.
+    pub fn instance_started(&mut self, instance: Instance) {
         // A pid that comes again, or the same process after exec: another address space.
         self.anon
             .retain(|known, _| known.pid != instance.pid || *known == instance);
         self.unplan(|planned| planned.pid == instance.pid && *planned != instance);
-        if self.anon.len() >= INSTANCES_MAX && !self.anon.contains_key(&instance) {
-            return false;
+        if self.anon.len() < INSTANCES_MAX {
+            self.anon.entry(instance).or_default();
         }
-        self.anon.entry(instance).or_default();
-        true
     }
 
     /// A process instance ended: its tables vanish with it.

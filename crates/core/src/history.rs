@@ -53,16 +53,6 @@ impl History {
         self.0.count_ones() - 1
     }
 
-    /// Consecutive newest observations in which the page was not used.
-    pub const fn misses(self) -> u32 {
-        let trailing = self.0.trailing_zeros();
-        if trailing < self.len() {
-            trailing
-        } else {
-            self.len()
-        }
-    }
-
     /// It, as a byte.
     pub(crate) const fn bits(self) -> u8 {
         self.0

@@ -419,7 +419,6 @@ fn request(start: u64, len: u64, issuer: Issuer) -> BlockRequest {
         len_bytes: len * PAGE,
         is_write: false,
         issuer,
-        issued_us: 0,
         completed_us: None,
     }
 }

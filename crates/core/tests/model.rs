@@ -8,6 +8,7 @@ use prepage_core::anon::{AnonObservation, Table};
 use prepage_core::app::{AppModel, INSTANCES_MAX, Observation, Profile};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::FileObservation;
+use prepage_core::history::History;
 use prepage_core::identity::{AppId, AppKind, FileId, Instance};
 use prepage_core::machine::{Action, Event, Machine, Nanos, Need, RECORDS_MAX};
 use prepage_core::outcome::Void;
@@ -731,13 +732,9 @@ fn check_pages(app: &AppModel, model: &ModelApp) {
             assert_eq!(state.history.len() as usize, expected.seen.len());
             let used = expected.seen.iter().filter(|&&used| used).count();
             assert_eq!(state.history.used() as usize, used);
-            let misses = expected
-                .seen
-                .iter()
-                .rev()
-                .take_while(|&&used| !used)
-                .count();
-            assert_eq!(state.history.misses() as usize, misses);
+            let seen = expected.seen.iter();
+            let history = seen.fold(History::EMPTY, |history, &used| history.with(used));
+            assert_eq!(state.history, history);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! inotify(7): learning that a file was modified (a freezer's state, a cgroup's events) or removed.
+//! inotify(7): learning that a file was modified (a freezer's state, a cgroup's events).
 
 use crate::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,8 +22,6 @@ pub struct Watch(pub i32);
 pub enum FileEvent {
     /// IN_MODIFY: written to, or (cgroup v2's cgroup.events) changed by the kernel.
     Modified(Watch),
-    /// IN_DELETE_SELF or IN_IGNORED: the file is gone, and the watch with it. Never on cgroupfs (6.18).
-    Removed(Watch),
     /// The queue was full and events were dropped: look at every watched file.
     Overflow,
 }
@@ -37,11 +35,10 @@ impl Inotify {
         Ok(Inotify { fd })
     }
 
-    /// Watches a file for modification and removal. The same file again gives the same watch. `ENOSPC` at the user's
+    /// Watches a file for modification. The same file again gives the same watch. `ENOSPC` at the user's
     /// limit of watches.
     pub fn watch(&self, path: &Path) -> Result<Watch> {
-        let flags = WatchFlags::MODIFY | WatchFlags::DELETE_SELF;
-        inotify::add_watch(&self.fd, path, flags)
+        inotify::add_watch(&self.fd, path, WatchFlags::MODIFY)
             .map(Watch)
             .map_err(|error| Error::new("inotify_add_watch", path.to_string_lossy(), error))
     }
@@ -87,14 +84,11 @@ impl Inotify {
 }
 
 fn decode(event: &inotify::Event<'_>) -> Option<FileEvent> {
-    let watch = Watch(event.wd());
     let flags = event.events();
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
         Some(FileEvent::Overflow)
-    } else if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::IGNORED) {
-        Some(FileEvent::Removed(watch))
     } else if flags.contains(ReadFlags::MODIFY) {
-        Some(FileEvent::Modified(watch))
+        Some(FileEvent::Modified(Watch(event.wd())))
     } else {
         None
     }

@@ -89,12 +89,6 @@ pub struct Request {
     /// Whether the caller wants no reply.
     #[serde(default)]
     pub oneway: bool,
-    /// Whether the caller would take several replies; none of our methods gives more than one.
-    #[serde(default)]
-    pub more: bool,
-    /// Whether the caller wants another protocol afterwards; we have none.
-    #[serde(default)]
-    pub upgrade: bool,
 }
 
 /// Reads one message as a call.

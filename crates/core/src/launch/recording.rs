@@ -102,9 +102,7 @@ pub struct BlockRequest {
     pub is_write: bool,
     /// Who issued it.
     pub issuer: Issuer,
-    /// When it was issued, in microseconds since the launch began.
-    pub issued_us: u64,
-    /// When the device completed it, likewise; `None` where that was not seen.
+    /// When the device completed it, in microseconds since the launch began; `None` where that was not seen.
     pub completed_us: Option<u64>,
 }
 

@@ -283,11 +283,10 @@ impl Seen {
             return;
         }
         let place = (event.disk, event.first_sector);
-        let at_us = self.us(at);
         match event.kind {
             BlockKind::Complete => {
                 if let Some(index) = self.issued.remove(&place) {
-                    self.requests[index].completed_us = Some(at_us);
+                    self.requests[index].completed_us = Some(self.us(at));
                 }
             }
             // A request that the driver could not take is issued again.
@@ -305,7 +304,6 @@ impl Seen {
                         pid if pid == self.own_pid => Issuer::Prefetcher,
                         _ => Issuer::Other,
                     },
-                    issued_us: at_us,
                     completed_us: None,
                 });
             }

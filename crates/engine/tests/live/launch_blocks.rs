@@ -33,7 +33,6 @@ fn kind(map: &BlockMap, dev: u64, start_bytes: u64) -> Option<BlockKind> {
         len_bytes: page_size(),
         is_write: false,
         issuer: Issuer::Other,
-        issued_us: 0,
         completed_us: None,
     };
     let pieces = map.look_up(&request);

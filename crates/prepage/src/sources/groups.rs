@@ -110,7 +110,6 @@ impl Groups {
         self.inotify.drain(EVENTS_MAX, |event| match event {
             FileEvent::Modified(watch) => drop(changed.insert(watch)),
             FileEvent::Overflow => all = true,
-            _ => {}
         })?;
         let mut thawed = Vec::new();
         for (app, copies) in &mut self.apps {
