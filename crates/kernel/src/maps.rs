@@ -251,6 +251,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::machine::Lcg;
 
     const LINE: &[u8] = b"7f0000000000-7f0000021000 r-xs 00001000 fe:10 1234                       /a b\\012c (deleted)";
 
@@ -315,17 +316,14 @@ mod tests {
 
     #[test]
     fn any_damage_is_an_error_or_a_mapping_never_a_panic() {
-        let mut state = 1_u64;
+        let mut random = Lcg(1);
         for _ in 0..20_000 {
             let mut line = LINE.to_vec();
             for _ in 0..3 {
-                state = state
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                let at = (state >> 33) as usize % line.len();
-                line[at] = (state >> 24) as u8;
+                let at = random.below(line.len() as u64) as usize;
+                line[at] = random.below(256) as u8;
             }
-            line.truncate((state >> 40) as usize % (line.len() + 1));
+            line.truncate(random.below(line.len() as u64 + 1) as usize);
             let _ = parse(&line);
         }
     }

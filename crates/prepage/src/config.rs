@@ -394,6 +394,7 @@ fn out_of_range(texts: &[(PathBuf, String)], error: &ParamError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prepage_kernel::testing::machine::Lcg;
 
     fn parse(texts: &[&str]) -> Result<Config, String> {
         let numbered = texts.iter().enumerate();
@@ -545,15 +546,12 @@ mod tests {
     fn any_text_is_an_error_or_a_configuration_never_a_panic() {
         let sample =
             "[switch]\nquiet_ms = 100\n[service]\nmode = \"full\"\napplications = [\"ü\"]\n";
-        let mut state = 1_u64;
+        let mut random = Lcg(1);
         for _ in 0..2_000 {
             let mut bytes = sample.as_bytes().to_vec();
             for _ in 0..4 {
-                state = state
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                let at = (state >> 33) as usize % bytes.len();
-                bytes[at] = (state >> 24) as u8;
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.below(256) as u8;
             }
             let _ = parse(&[&String::from_utf8_lossy(&bytes)]);
         }

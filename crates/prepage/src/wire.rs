@@ -151,6 +151,7 @@ fn ended(message: &Value) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prepage_kernel::testing::machine::Lcg;
 
     #[test]
     fn messages_arrive_in_any_pieces() {
@@ -225,20 +226,15 @@ mod tests {
             "org.prepage.Prepage1.Track",
             &json!({"pid": 12, "name": "ü"}),
         );
-        let mut state = 1_u64;
-        let mut random = || {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (state >> 33) as usize
-        };
+        let mut random = Lcg(1);
+        let mut below = |bound: usize| random.below(bound as u64) as usize;
         for _ in 0..20_000 {
             let mut bytes = sample.clone();
-            for _ in 0..random() % 6 {
-                let at = random() % bytes.len();
-                bytes[at] = random() as u8;
+            for _ in 0..below(6) {
+                let at = below(bytes.len());
+                bytes[at] = below(256) as u8;
             }
-            bytes.truncate(random() % (bytes.len() + 1));
+            bytes.truncate(below(bytes.len() + 1));
             let mut incoming = Incoming::new(64);
             incoming.push(&bytes);
             while let Ok(Some(message)) = incoming.next_message() {

@@ -8,6 +8,7 @@ use prepage_kernel::psi;
 use prepage_kernel::readahead::fadvise_dontneed;
 use prepage_kernel::testing::group::{Group, memory};
 use prepage_kernel::testing::hanging::HangingMount;
+use prepage_kernel::testing::machine::Lcg;
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -162,21 +163,16 @@ fn more_launches_than_are_helped_are_refused() {
 fn random_and_mutated_bytes_harm_nothing() {
     let service = Service::start("");
     let sample = b"{\"method\":\"org.prepage.Prepage1.SwitchBegin\",\"parameters\":{\"pid\":12,\"source\":\"focus\"}}\0";
-    let mut state = 7_u64;
-    let mut random = || {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) as usize
-    };
+    let mut random = Lcg(7);
+    let mut below = |bound: usize| random.below(bound as u64) as usize;
     for _ in 0..300 {
         let mut stream = service.connect();
         let mut bytes = sample.repeat(3);
-        for _ in 0..random() % 9 {
-            let at = random() % bytes.len();
-            bytes[at] = random() as u8;
+        for _ in 0..below(9) {
+            let at = below(bytes.len());
+            bytes[at] = below(256) as u8;
         }
-        bytes.truncate(random() % (bytes.len() + 1));
+        bytes.truncate(below(bytes.len() + 1));
         // It may have closed the connection already.
         let _ = stream.write_all(&bytes);
     }

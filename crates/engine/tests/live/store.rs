@@ -14,7 +14,7 @@ use prepage_engine::store::{
     APPS_MAX, Next, OWNER_BYTES_MAX, PROFILE_BYTES_MAX, Store, TrackedBy, decode, single,
 };
 use prepage_engine::{Error, FetchParams, ReadyLaunch};
-use prepage_kernel::testing::machine::Directory;
+use prepage_kernel::testing::machine::{Directory, Lcg};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -484,15 +484,12 @@ fn no_damage_to_a_profile_is_taken_for_a_profile_or_panics() {
             call_bytes_max: 1 << 20,
         },
     };
-    let (mut seed, mut decoded) = (1u64, 0);
+    let (mut random, mut decoded) = (Lcg(1), 0);
     for _ in 0..20_000 {
         let mut forged = whole.clone();
         for _ in 0..3 {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let position = PROFILE_AT + (seed >> 33) as usize % (forged.len() - PROFILE_AT);
-            forged[position] = (seed >> 20) as u8;
+            let len = (forged.len() - PROFILE_AT) as u64;
+            forged[PROFILE_AT + random.below(len) as usize] = random.below(256) as u8;
         }
         let crc = crc32fast::hash(&forged[PROFILE_AT..]);
         forged[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
