@@ -16,12 +16,10 @@ use crate::settle::{FrameRecord, answers, redraws};
 use crate::statistics::SAMPLES_MIN;
 pub use application::{Application, Footprint};
 pub use factors::Factors;
-pub use file::{Writer, first_kind, open, read, read_values};
+pub use file::{Writer, first_kind, open, read};
 pub use longest::Longest;
 pub use mode::Mode;
-pub use resume::{
-    Circumstances, Earlier, Resumable, Resume, check_out, last_sessions, retain_incomplete,
-};
+pub use resume::{Circumstances, Earlier, Resumable, Resume, check_out, retain_incomplete};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 pub use timeline::{Reading, Timeline};

@@ -3,14 +3,12 @@
 
 use super::histogram::Histogram;
 use super::mode::IdleMode;
-use crate::error::{Error, Result};
 use crate::processes::Counters;
 use crate::reclaim::State;
-use crate::record::{Circumstances, FORMAT, Machine, Resumable, last_sessions, read_values};
+use crate::record::{Circumstances, Machine, Resumable};
 use crate::swap::SwapKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +29,7 @@ pub enum Line {
 /// What was measured where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// [`FORMAT`].
+    /// [`crate::record::FORMAT`].
     pub format: u32,
     /// Seconds since 1970.
     pub time_unix_s: u64,
@@ -164,8 +162,9 @@ impl Resumable for Line {
     /// Service and block.
     type Block = (String, u32);
 
-    fn read(path: &Path) -> Result<Vec<Self>> {
-        read(path)
+    fn format(&self) -> Option<u32> {
+        let Self::Idle(run) = self else { return None };
+        Some(run.format)
     }
 
     fn admits(&self, parameters: &Parameters) -> bool {
@@ -192,17 +191,6 @@ impl Resumable for Line {
     }
 }
 
-/// Reads a record, each block's wakeups of one session.
-pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let lines: Vec<Line> = read_values(path)?;
-    let cause = match lines.first() {
-        Some(Line::Idle(run)) if run.format == FORMAT => return Ok(last_sessions(lines)),
-        Some(Line::Idle(run)) => format!("format {}; this program reads {FORMAT}", run.format),
-        _ => "the first line does not hold the circumstances of a run".into(),
-    };
-    Err(Error::new("read", path.display(), cause))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -210,7 +198,7 @@ pub(crate) mod tests {
     /// A run's first line, for tests.
     pub fn run(modes: &[IdleMode]) -> Run {
         Run {
-            format: FORMAT,
+            format: crate::record::FORMAT,
             time_unix_s: 1,
             parameters: Parameters {
                 seed: 7,

@@ -2,8 +2,9 @@
 
 use super::histogram::Histogram;
 use super::mode::IdleMode;
-use super::record::{self, Discarded, Line, Run, ServiceFacts, Wakeup};
+use super::record::{Discarded, Line, Run, ServiceFacts, Wakeup};
 use crate::error::Result;
+use crate::record::read;
 use crate::source::Source;
 use crate::statistics::{Estimate, median, median_estimate};
 use serde::Serialize;
@@ -134,7 +135,7 @@ impl Goal {
 
 /// Studies one record.
 pub fn study(path: &Path) -> Result<IdleStudy> {
-    let study = study_lines(record::read(path)?);
+    let study = study_lines(read(path)?);
     Ok(IdleStudy {
         source: Source::of(path, study.run.time_unix_s),
         ..study

@@ -2,14 +2,12 @@
 
 use super::activity::Activity;
 use super::scenario::Scenario;
-use crate::error::{Error, Result};
-use crate::record::{Circumstances, FORMAT, Machine, Resumable, last_sessions, read_values};
+use crate::record::{Circumstances, Machine, Resumable};
 use crate::settle::FrameRecord;
 use crate::throttle::Throttle;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
-use std::path::Path;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,7 +32,7 @@ pub enum Line {
 /// What was measured where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// [`FORMAT`].
+    /// [`crate::record::FORMAT`].
     pub format: u32,
     /// Seconds since 1970.
     pub time_unix_s: u64,
@@ -324,8 +322,11 @@ impl Resumable for Line {
     /// Program, or how many at once, and block; whose launches are not compared by blocks are in none.
     type Block = (Discriminant<Key>, String, u32);
 
-    fn read(path: &Path) -> Result<Vec<Self>> {
-        read(path)
+    fn format(&self) -> Option<u32> {
+        let Self::Launches(run) = self else {
+            return None;
+        };
+        Some(run.format)
     }
 
     fn admits(&self, parameters: &Parameters) -> bool {
@@ -369,17 +370,6 @@ impl Resumable for Line {
     }
 }
 
-/// Reads a record of launches, each block's of one session.
-pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let lines: Vec<Line> = read_values(path)?;
-    let cause = match lines.first() {
-        Some(Line::Launches(run)) if run.format == FORMAT => return Ok(last_sessions(lines)),
-        Some(Line::Launches(run)) => format!("format {}; this program reads {FORMAT}", run.format),
-        _ => "the first line does not hold the circumstances of a run".into(),
-    };
-    Err(Error::new("read", path.display(), cause))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -387,7 +377,7 @@ pub(crate) mod tests {
     /// A run's first line, for tests.
     pub fn run(scenarios: &[Scenario]) -> Run {
         Run {
-            format: FORMAT,
+            format: crate::record::FORMAT,
             time_unix_s: 1,
             parameters: Parameters {
                 scenarios: scenarios.to_vec(),

@@ -4,13 +4,12 @@ use super::measures::{bound, compared, gap_closed, has_gap, ratio_to_bound, time
 use super::order_bound::{OrderBound, order_bound};
 use super::overall::{self, GroupRow};
 use super::overheads::{OverheadRow, overheads};
-use super::record::{
-    self, Discarded, FirstAccesses, Launch, Line, ProgramFacts, Run, Simultaneous,
-};
+use super::record::{Discarded, FirstAccesses, Launch, Line, ProgramFacts, Run, Simultaneous};
 use super::scenario::Scenario;
 use super::sequence::{SequenceRow, sequence};
 use super::usage::{UsageRow, usage};
 use crate::error::Result;
+use crate::record::read;
 use crate::source::Source;
 use crate::statistics::{Estimate, bootstrap, median, median_estimate, median_of};
 use serde::Serialize;
@@ -140,7 +139,7 @@ pub struct SimultaneousRow {
 
 /// Studies one record.
 pub fn study(path: &Path) -> Result<LaunchStudy> {
-    let study = study_lines(record::read(path)?);
+    let study = study_lines(read(path)?);
     Ok(LaunchStudy {
         source: Source::of(path, study.run.time_unix_s),
         ..study
@@ -400,6 +399,7 @@ fn each_to_cold(pairs: &[(&Simultaneous, &Simultaneous)], drawn: &[usize]) -> Op
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::record::CacheState;
     use super::super::record::tests::{detected, launch, run};
     use super::*;
 
@@ -534,7 +534,7 @@ pub(crate) mod tests {
                 ("gcc".into(), last_ms * 1_000_000),
             ]),
             capped: false,
-            state: record::CacheState::default(),
+            state: CacheState::default(),
             helped: 2,
             system: BTreeMap::new(),
         };

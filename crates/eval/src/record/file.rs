@@ -1,6 +1,7 @@
 //! Writes and reads records: the only place that does.
 
-use super::{FORMAT, Line, last_sessions};
+use super::resume::last_sessions;
+use super::{FORMAT, Line, Resumable};
 use crate::error::{Context, Error, Result};
 use flate2::read::MultiGzDecoder;
 use serde::Serialize;
@@ -58,16 +59,16 @@ fn whole_lines_bytes(mut file: &File) -> std::io::Result<u64> {
     Ok(whole)
 }
 
-/// Reads a record of switches, each block's of one session.
-pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let mut lines: Vec<Line> = read_values(path)?;
+/// Reads a record that a run can go on with, each block's samples of one session.
+pub fn read<L: Resumable>(path: &Path) -> Result<Vec<L>> {
+    let mut lines: Vec<L> = read_values(path)?;
     check_first(&lines).map_err(|cause| Error::new("read", path.display(), cause))?;
-    name_application(&mut lines);
+    L::complete(&mut lines);
     Ok(last_sessions(lines))
 }
 
 /// Before there were several applications, a line did not say which one it is of: that of the run.
-fn name_application(lines: &mut [Line]) {
+pub(super) fn name_application(lines: &mut [Line]) {
     let Some((Line::Run(run), switches)) = lines.split_first_mut() else {
         return;
     };
@@ -104,7 +105,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
 }
 
 /// Reads the lines of a record of any kind. A last line that was cut off is ignored; any other bad line is an error.
-pub fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+fn read_values<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let texts: Vec<String> = open(path)?
         .lines()
         .collect::<std::io::Result<_>>()
@@ -149,14 +150,11 @@ fn parse<T: DeserializeOwned>(texts: &[String]) -> std::result::Result<Vec<T>, (
     Ok(lines)
 }
 
-fn check_first(lines: &[Line]) -> std::result::Result<(), String> {
-    match lines.first() {
-        Some(Line::Run(run)) if run.format == FORMAT => Ok(()),
-        Some(Line::Run(run)) => Err(format!(
-            "format {}; this program reads {FORMAT}",
-            run.format
-        )),
-        _ => Err("the first line does not hold the circumstances of a run".into()),
+fn check_first<L: Resumable>(lines: &[L]) -> std::result::Result<(), String> {
+    match lines.first().and_then(L::format) {
+        Some(FORMAT) => Ok(()),
+        Some(format) => Err(format!("format {format}; this program reads {FORMAT}")),
+        None => Err("the first line does not hold the circumstances of a run".into()),
     }
 }
 
@@ -199,7 +197,7 @@ mod tests {
         }
         encoder.finish().unwrap();
         assert_eq!(first_kind(&path).unwrap(), "run");
-        assert_eq!(read(&path).unwrap(), lines);
+        assert_eq!(read::<Line>(&path).unwrap(), lines);
         std::fs::remove_file(&path).unwrap();
     }
 

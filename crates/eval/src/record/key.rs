@@ -1,8 +1,7 @@
 //! What identifies a sample of a record of switches, and so what a run that goes on finds in it.
 
-use super::{Circumstances, Line, Mode, Parameters, Resumable, Slot, file};
-use crate::error::Result;
-use std::path::Path;
+use super::file::name_application;
+use super::{Circumstances, Line, Mode, Parameters, Resumable, Slot};
 
 /// What identifies a sample: application, block and mode.
 pub type Key = (String, u32, Mode);
@@ -20,8 +19,13 @@ impl Resumable for Line {
     /// Application, block, and whether it is a launch: each of these is by itself.
     type Block = (String, u32, bool);
 
-    fn read(path: &Path) -> Result<Vec<Self>> {
-        file::read(path)
+    fn format(&self) -> Option<u32> {
+        let Self::Run(run) = self else { return None };
+        Some(run.format)
+    }
+
+    fn complete(lines: &mut [Self]) {
+        name_application(lines);
     }
 
     fn admits(&self, parameters: &Parameters) -> bool {

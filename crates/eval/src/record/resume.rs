@@ -1,8 +1,9 @@
 //! A run that was interrupted goes on with its record: blocks that it holds whole are not measured again.
 
-use super::{Machine, SwapDevice, Writer};
+use super::{Machine, SwapDevice, Writer, read};
 use crate::circumstances::{self, OWN, VERSION};
 use crate::error::{Error, Result};
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::path::Path;
@@ -99,7 +100,7 @@ fn words_of_swap(devices: &[SwapDevice]) -> String {
 }
 
 /// A line of a record that a run can go on with.
-pub trait Resumable: Sized {
+pub trait Resumable: DeserializeOwned {
     /// What a run was asked for.
     type Parameters;
     /// What identifies a sample.
@@ -107,8 +108,11 @@ pub trait Resumable: Sized {
     /// What identifies the block of a sample: those that are compared with each other.
     type Block: Eq + Hash;
 
-    /// Reads a record.
-    fn read(path: &Path) -> Result<Vec<Self>>;
+    /// The format of the session that begins with this line; `None` if none does.
+    fn format(&self) -> Option<u32>;
+
+    /// Adds to lines of a record what earlier versions did not say.
+    fn complete(_lines: &mut [Self]) {}
 
     /// Whether a run with these parameters can go on with a record that begins with this line: they may differ in the
     /// number of samples only.
@@ -127,7 +131,7 @@ pub trait Resumable: Sized {
 /// The lines of a record, each block's samples of one session alone, the last that has any. What an interrupted session has
 /// begun of a block, the next one measures again, as a whole: after a new start, and new learning, it is no pair with what
 /// comes then.
-pub fn last_sessions<L: Resumable>(lines: Vec<L>) -> Vec<L> {
+pub(super) fn last_sessions<L: Resumable>(lines: Vec<L>) -> Vec<L> {
     let mut session = 0;
     let mut last: HashMap<L::Block, usize> = HashMap::new();
     let mut session_of = |line: &L| {
@@ -171,7 +175,7 @@ impl<L: Resumable> Earlier<L> {
         // A run that was waited for may have written it.
         check_out(path, resume)?;
         let lines = match resume.is_some() && is_there(path) {
-            true => L::read(path)?,
+            true => read::<L>(path)?,
             false => Vec::new(),
         };
         match lines.first() {
