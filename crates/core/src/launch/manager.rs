@@ -482,11 +482,7 @@ fn is_short(cold_us: u64, params: &LaunchParams) -> bool {
 /// common with such a launch. One that is cold is one of them, however little it uses.
 ///
 /// Files are counted, by path: a traced launch shows as many as others do, and of their pages two in five to three in four.
-fn is_handed_over(
-    sequence: &LaunchSequence,
-    recording: &Recording,
-    measured: &Measured<'_>,
-) -> bool {
+fn is_handed_over(sequence: &LaunchSequence, recording: &Recording, measured: &Measured) -> bool {
     let used: BTreeSet<&str> = recording.files.iter().map(|f| &*f.path).collect();
     let known = sequence.files.iter();
     let shared = known.filter(|f| used.contains(&*f.file.path)).count();
