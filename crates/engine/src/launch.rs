@@ -233,7 +233,7 @@ impl Launches {
             let prefetch = Arc::new(prefetch);
             let tasks = prefetch.tasks(self.params.fetch.path_threads);
             let count = tasks.len();
-            prefetch.give_up(count - self.crew.run(tasks));
+            prefetch.give_up(count - self.crew.run(launch.rights.uid, tasks));
             prefetch
         });
         under_way.insert(launch.id, prefetch.clone());

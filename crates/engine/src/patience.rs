@@ -17,8 +17,9 @@ const ANSWER_MAX: Duration = Duration::from_millis(200);
 const UNANSWERED_MAX: usize = 32;
 const UNANSWERED_OF_USER_MAX: usize = 4;
 
-/// Most launches whose files are looked up in vain at once.
+/// Most launches whose files are looked up in vain at once, and most of one user's, root's apart.
 const LOOK_UPS_MAX: usize = 16;
+const LOOK_UPS_OF_USER_MAX: usize = 4;
 
 type Question = Box<dyn FnOnce() + Send>;
 
@@ -27,8 +28,8 @@ type Question = Box<dyn FnOnce() + Send>;
 enum Subject {
     /// A process, by its process id.
     Process(i32),
-    /// The file systems that a launch has read from.
-    LaunchFiles,
+    /// The file systems that a launch of this user's has read from.
+    LaunchFiles(u32),
     /// The file systems that are watched for openings.
     Openings,
 }
@@ -37,7 +38,7 @@ enum Subject {
 #[derive(Debug)]
 struct Unanswered {
     subject: Subject,
-    /// The user whose process it is.
+    /// The user whose process, or whose launch, it is.
     owner: Option<u32>,
     /// The thread that asks has it until it is answered, or will not be asked.
     pending: Weak<()>,
@@ -83,7 +84,7 @@ impl Asker {
             let _ = answered.send(said);
         };
         // A thread keeps the priority of who made it: only what comes after a launch is asked at a low one.
-        let is_shared = subject != Subject::LaunchFiles;
+        let is_shared = !matches!(subject, Subject::LaunchFiles(_));
         let free = is_shared.then(|| locked(&self.line).take()).flatten();
         let line = free.or_else(start)?;
         line.send(Box::new(question)).ok()?;
@@ -103,7 +104,8 @@ impl Asker {
     fn owner_of(&self, subject: Subject) -> Option<u32> {
         match subject {
             Subject::Process(pid) => (self.owner_of)(pid),
-            Subject::LaunchFiles | Subject::Openings => None,
+            Subject::LaunchFiles(owner) => Some(owner),
+            Subject::Openings => None,
         }
     }
 
@@ -124,7 +126,12 @@ impl Asker {
                     && processes().count() < UNANSWERED_MAX
                     && (owner == Some(0) || of_user.count() < UNANSWERED_OF_USER_MAX)
             }
-            Subject::LaunchFiles => of_it.count() < LOOK_UPS_MAX,
+            Subject::LaunchFiles(owner) => {
+                let is_look_up =
+                    |left: &&Unanswered| matches!(left.subject, Subject::LaunchFiles(_));
+                unanswered.iter().filter(is_look_up).count() < LOOK_UPS_MAX
+                    && (owner == 0 || of_it.count() < LOOK_UPS_OF_USER_MAX)
+            }
             Subject::Openings => of_it.count() == 0,
         }
     }
@@ -158,12 +165,13 @@ pub fn of_process<T: Send + 'static>(
     ASKER.ask(Subject::Process(pid), ANSWER_MAX, question)
 }
 
-/// What comes of looking up the files of a launch, likewise; it is waited for `answer_max`.
+/// What comes of looking up the files of a user's launch, likewise; it is waited for `answer_max`.
 pub(crate) fn of_launch_files<T: Send + 'static>(
+    owner: u32,
     answer_max: Duration,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    ASKER.ask(Subject::LaunchFiles, answer_max, question)
+    ASKER.ask(Subject::LaunchFiles(owner), answer_max, question)
 }
 
 /// What comes of watching for openings, or of taking them, likewise; nothing more is asked until the last question is
@@ -251,16 +259,24 @@ mod tests {
         let asker = asker();
         let mut held = vec![ask_in_vain(&asker, Subject::Openings)];
         assert_eq!(answer(&asker, Subject::Openings), None);
-        for _ in 0..LOOK_UPS_MAX {
-            assert_eq!(answer(&asker, Subject::LaunchFiles), Some(7));
-            held.push(ask_in_vain(&asker, Subject::LaunchFiles));
+        // Of one user, until no more of theirs are looked up.
+        for _ in 0..LOOK_UPS_OF_USER_MAX {
+            assert_eq!(answer(&asker, Subject::LaunchFiles(1_000)), Some(7));
+            held.push(ask_in_vain(&asker, Subject::LaunchFiles(1_000)));
         }
-        assert_eq!(answer(&asker, Subject::LaunchFiles), None);
+        assert_eq!(answer(&asker, Subject::LaunchFiles(1_000)), None);
+        assert_eq!(answer(&asker, Subject::LaunchFiles(1_001)), Some(7));
+        for _ in LOOK_UPS_OF_USER_MAX..LOOK_UPS_MAX {
+            assert_eq!(answer(&asker, Subject::LaunchFiles(0)), Some(7));
+            held.push(ask_in_vain(&asker, Subject::LaunchFiles(0)));
+        }
+        assert_eq!(answer(&asker, Subject::LaunchFiles(0)), None);
+        assert_eq!(answer(&asker, Subject::LaunchFiles(1_001)), None);
         assert_eq!(answer(&asker, Subject::Process(1)), Some(7));
         drop(held);
         wait_for_all(&asker);
         assert_eq!(answer(&asker, Subject::Openings), Some(7));
-        assert_eq!(answer(&asker, Subject::LaunchFiles), Some(7));
+        assert_eq!(answer(&asker, Subject::LaunchFiles(1_000)), Some(7));
     }
 
     #[test]
@@ -273,7 +289,7 @@ mod tests {
         };
         let look_up = || {
             sched::set_current_thread_policy(low).expect("a low priority");
-            assert_eq!(ask(Subject::LaunchFiles), 19);
+            assert_eq!(ask(Subject::LaunchFiles(0)), 19);
         };
         let look_up_after = || std::thread::scope(|scope| scope.spawn(look_up).join());
         // Whichever of them has a thread made first.

@@ -95,7 +95,8 @@ pub fn finish(mut ended: Ended) -> LaunchResult {
         return result;
     };
     let began = monotonic_ns();
-    let looked_up = patience::of_launch_files(ended.name_max, move || {
+    let owner = track.launch.rights.uid;
+    let looked_up = patience::of_launch_files(owner, ended.name_max, move || {
         let (mut recording, unresolved_pages) = recording(seen, &place, end);
         let mut devices = Ext4Devices::default();
         let paths = looked_up_paths(&known, &recording);

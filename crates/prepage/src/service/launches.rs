@@ -6,7 +6,7 @@ use super::calls::{
 };
 use super::poller::{Poller, Token};
 use super::ready::{READY_MAX, ReadyLaunches};
-use super::traced::{TRACED_MAX, Traced};
+use super::traced::{Traced, may_trace};
 use crate::api::{
     ApiError, LaunchBeginParameters, LaunchBeginReply, LaunchEndParameters, LaunchOutcome,
     LaunchPrefetchedReply, LaunchReportReply, Tracing,
@@ -204,6 +204,13 @@ impl LaunchHelp {
         let launches = self.under_way.values();
         let traced = launches.filter_map(|launch| launch.traced.as_ref());
         traced.filter_map(Traced::deadline).min()
+    }
+
+    /// Whether another launch of this user's may be traced.
+    fn may_trace(&self, owner: u32) -> bool {
+        let launches = self.under_way.values();
+        let traced = launches.filter(|launch| launch.traced.is_some());
+        may_trace(owner, traced.map(|launch| launch.app.owner))
     }
 
     fn is_part_of_launch(&self, pid: i32) -> bool {
@@ -437,7 +444,7 @@ impl Service {
         if !matches!(mode, Mode::File | Mode::Full) {
             decided.decision.prefetch = None;
         }
-        let wants_paths = decided.decision.profiles_paths && help.traced().count() < TRACED_MAX;
+        let wants_paths = decided.decision.profiles_paths && help.may_trace(app.owner);
         decided.decision.profiles_paths = wants_paths && tracing == Tracing::Ready;
         if wants_paths && tracing == Tracing::Possible {
             return Begun::AwaitsTracer;

@@ -11,8 +11,19 @@ use prepage_core::machine::Nanos;
 use prepage_engine::LaunchResult;
 use prepage_kernel::clock::monotonic_ns;
 
-/// Most launches traced at once: what is kept of one may be a megabyte.
-pub(super) const TRACED_MAX: usize = 4;
+/// Most launches traced at once, and most of one user's, root's apart: what is kept of one may be a megabyte.
+const TRACED_MAX: usize = 4;
+const TRACED_OF_USER_MAX: usize = 2;
+
+/// Whether one more launch of this user's may be traced, beside those of these users.
+pub(super) fn may_trace(owner: u32, traced: impl Iterator<Item = u32>) -> bool {
+    let (mut all, mut own) = (0, 0);
+    for of in traced {
+        all += 1;
+        own += usize::from(of == owner);
+    }
+    all < TRACED_MAX && (owner == 0 || own < TRACED_OF_USER_MAX)
+}
 
 /// How long the result of a launch that is over waits for the paths that its tracer has yet to tell.
 const PATHS_WAIT_NS: u64 = 2_000_000_000;
@@ -122,6 +133,16 @@ mod tests {
             path: path.into(),
             is_found: false,
         }
+    }
+
+    #[test]
+    fn what_is_traced_of_one_user_leaves_room_for_others() {
+        let may = |owner, traced: &[u32]| may_trace(owner, traced.iter().copied());
+        let own = [1_000; TRACED_OF_USER_MAX];
+        assert!(may(1_000, &own[1..]) && !may(1_000, &own));
+        assert!(may(1_001, &own) && may(0, &own));
+        assert!(may(0, &[0; TRACED_MAX - 1]) && !may(0, &[0; TRACED_MAX]));
+        assert!(!may(1_000, &[0; TRACED_MAX]));
     }
 
     #[test]
