@@ -148,7 +148,7 @@ impl Engine {
             (CorePolicy::Iorap, Mode::Full) => Mode::File,
             (_, mode) => mode,
         };
-        let mut job = Job::new(plan, mode, &members, self.swap, now);
+        let mut job = Job::new(app.owner, plan, mode, &members, self.swap, now);
         job.is_announced = is_announced;
         let threads = self.pool.anon_threads();
         job.divide(threads, fetch.disk_span_pages, fetch.disk_span_reads);

@@ -122,7 +122,7 @@ pub struct FetchParams {
     pub metadata_stride_pages: u64,
     /// A thread that has been in one system call for this long, in milliseconds, is given up and replaced.
     pub watchdog_ms: u64,
-    /// Most threads given up before fetching is turned off.
+    /// Most threads that hang at once in what is one user's: while more do, nothing is fetched for that user's applications.
     pub replacements_max: usize,
 }
 

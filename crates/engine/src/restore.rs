@@ -158,7 +158,8 @@ impl Restore {
         let (plan, out_pages) = whole(task);
         let mut pool = Pool::start(params, cores)?;
         let swap = SwapLayout::look();
-        let mut job = Job::new(&plan, task.mode, &task.members, swap, monotonic_ns());
+        let (owner, now) = (task.app.owner, monotonic_ns());
+        let mut job = Job::new(owner, &plan, task.mode, &task.members, swap, now);
         job.divide(
             pool.anon_threads(),
             params.disk_span_pages,
@@ -336,7 +337,7 @@ mod tests {
             ..Plan::default()
         };
         let swap = SwapLayout::default();
-        let mut job = Job::new(&plan, Mode::Full, &members, swap, 0);
+        let mut job = Job::new(0, &plan, Mode::Full, &members, swap, 0);
         job.divide(1, 1, 1);
         job
     }

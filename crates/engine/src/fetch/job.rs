@@ -44,6 +44,8 @@ struct Share {
 /// One switch's plan, ready to be worked on.
 #[derive(Debug)]
 pub struct Job {
+    /// The user whose application it is for.
+    pub owner: u32,
     /// The processes whose anonymous pages are fetched.
     pub members: Vec<Arc<Member>>,
     /// Their pages, by rank.
@@ -118,8 +120,9 @@ pub struct Fetched {
 }
 
 impl Job {
-    /// Prepares what `mode` fetches of `plan`. `members` are the application's processes.
+    /// Prepares what `mode` fetches of `plan` for an application of this user's. `members` are its processes.
     pub fn new(
+        owner: u32,
         plan: &Plan,
         mode: Mode,
         members: &[Arc<Member>],
@@ -127,6 +130,7 @@ impl Job {
         signalled: Nanos,
     ) -> Self {
         let mut job = Self {
+            owner,
             members: Vec::new(),
             pieces: Vec::new(),
             ranks: Vec::new(),

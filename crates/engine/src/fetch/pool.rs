@@ -11,13 +11,16 @@ use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::sched::{self, Policy};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The default timer slack, 50 us, would more than triple the pause between batches.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
+
+/// Most threads that hang in what is users', root's apart: beyond that, nothing is fetched for any of them.
+const HANGING_MAX: usize = 256;
 
 /// The fetching threads.
 #[derive(Debug)]
@@ -26,6 +29,17 @@ pub struct Pool {
     workers: Vec<Worker>,
     /// Threads that hung in a call and were replaced.
     given_up: usize,
+    /// Those of them that hang still.
+    hanging: Vec<Hanging>,
+}
+
+/// A thread that was given up.
+#[derive(Debug)]
+struct Hanging {
+    /// Whose job it was at.
+    owner: u32,
+    /// The thread has it until it ends.
+    heart: Weak<Heart>,
 }
 
 #[derive(Debug)]
@@ -35,6 +49,8 @@ struct Worker {
     jobs: Sender<Arc<Job>>,
     first: Arc<GoesFirst>,
     heart: Arc<Heart>,
+    /// Whose job the thread is at, or was last.
+    owner: Arc<AtomicU32>,
 }
 
 /// Jobs that a thread was handed and that go before the one that it is at.
@@ -89,6 +105,7 @@ impl Pool {
             params,
             workers,
             given_up: 0,
+            hanging: Vec::new(),
         })
     }
 
@@ -105,13 +122,13 @@ impl Pool {
 
     /// Hands a job to the threads that have work in it and wakes them, all of them before any of them takes the core that
     /// this thread runs on: the others would begin only once it had that core back, a millisecond later. Returns when they were
-    /// woken.
+    /// woken. Nothing is done where too much hangs in what is the same user's.
     pub fn run(&mut self, job: &Arc<Job>) -> Nanos {
         self.replace_stopped();
-        let wanted: Vec<&Worker> = self
-            .workers
-            .iter()
-            .filter(|w| w.role.has_work(job))
+        let may_run = self.may_run(job.owner);
+        let workers = self.workers.iter();
+        let wanted: Vec<&Worker> = workers
+            .filter(|worker| may_run && worker.role.has_work(job))
             .collect();
         job.expect_workers(wanted.len());
         // Real-time only where it is known what to go back to.
@@ -137,16 +154,25 @@ impl Pool {
                 continue;
             }
             self.given_up += 1;
-            let role = self.workers[index].role.clone();
-            let replacement = match self.given_up <= self.params.replacements_max {
-                true => Worker::start(role, &self.params).ok(),
-                false => None,
-            };
-            match replacement {
-                Some(worker) => self.workers[index] = worker,
-                None => drop(self.workers.remove(index)),
+            let worker = &self.workers[index];
+            self.hanging.push(Hanging {
+                owner: worker.owner.load(Ordering::Relaxed),
+                heart: Arc::downgrade(&worker.heart),
+            });
+            match Worker::start(worker.role.clone(), &self.params) {
+                Ok(worker) => self.workers[index] = worker,
+                Err(_) => drop(self.workers.remove(index)),
             }
         }
+    }
+
+    /// Whether no more hangs in what is this user's, and in what is any user's, than may.
+    fn may_run(&mut self, owner: u32) -> bool {
+        self.hanging.retain(|left| left.heart.strong_count() > 0);
+        let of_users = self.hanging.iter().filter(|left| left.owner != 0);
+        let own = self.hanging.iter().filter(|left| left.owner == owner);
+        own.count() <= self.params.replacements_max
+            && (owner == 0 || of_users.count() < HANGING_MAX)
     }
 }
 
@@ -154,6 +180,7 @@ impl Worker {
     fn start(role: Role, params: &Arc<FetchParams>) -> Result<Self> {
         let (jobs, queue) = channel();
         let (heart, first) = (Arc::new(Heart::default()), Arc::new(GoesFirst::default()));
+        let owner = Arc::new(AtomicU32::new(0));
         let name = match &role {
             Role::Anon { core, .. } => format!("prepage-anon{core}"),
             Role::File(_) => "prepage-file".to_owned(),
@@ -163,6 +190,7 @@ impl Worker {
             params: Arc::clone(params),
             heart: Arc::clone(&heart),
             first: Arc::clone(&first),
+            owner: Arc::clone(&owner),
         };
         std::thread::Builder::new()
             .name(name.clone())
@@ -174,6 +202,7 @@ impl Worker {
             jobs,
             first,
             heart,
+            owner,
         })
     }
 }
@@ -183,6 +212,7 @@ struct Thread {
     params: Arc<FetchParams>,
     heart: Arc<Heart>,
     first: Arc<GoesFirst>,
+    owner: Arc<AtomicU32>,
 }
 
 impl Thread {
@@ -203,6 +233,7 @@ impl Thread {
             let Some((job, was_set_aside)) = jobs.pop_front() else {
                 return;
             };
+            self.owner.store(job.owner, Ordering::Relaxed);
             if was_set_aside {
                 job.resume();
             }

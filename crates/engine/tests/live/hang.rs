@@ -1,13 +1,17 @@
 //! An application whose files lie on a file system that never answers.
 
-use crate::rig::{Rig, collect, named, next_observation, observe, params, plan_of};
+use crate::launch_rig::NOBODY;
+use crate::rig::{Rig, collect, named, next_observation, observe, params, plan_of, plan_of_file};
 use prepage_core::identity::{AppId, FileId};
 use prepage_core::outcome::Void;
 use prepage_core::plan::Plan;
 use prepage_engine::{EngineParams, Executor, Members};
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::testing::child::Child;
+use prepage_kernel::testing::hanging::HangingMount;
 use prepage_kernel::testing::machine::{Directory, Machine, eventually};
+use prepage_kernel::testing::page_cache::{cached, drop_cache};
+use prepage_kernel::testing::sleeping::Sleeping;
 use std::path::Path;
 
 /// A child that sees a FUSE file system in this directory, in a mount namespace of its own. It holds the descriptor by which
@@ -72,4 +76,46 @@ fn a_file_system_that_never_answers_holds_up_its_application_only() {
         switch(&mut rig, &app, 3, &Plan::default());
         next_observation(&mut rig).is_some_and(|(_, _, seen)| seen.void.is_none())
     });
+}
+
+#[test]
+fn what_hangs_of_one_user_turns_fetching_off_for_that_user_only() {
+    let (_machine, directory) = (Machine::with_swap(), Directory::new());
+    let (path, point) = (directory.file("file", 16), directory.path("hanging"));
+    std::fs::create_dir(&point).expect("mkdir");
+    let mut engine = EngineParams::default();
+    engine.fetch.watchdog_ms = 50;
+    engine.fetch.replacements_max = 0;
+    let child = Child::spawn(1);
+    let mut rig = Rig::new(&child, &engine, params());
+    let process = Sleeping::spawn_as(NOBODY);
+    let others = rig.app.clone();
+    let app = AppId {
+        owner: NOBODY,
+        ..named("app")
+    };
+    rig.engine.follow(&app, &[Members::Tree(process.pid())]);
+    let plan = plan_of_file(&path, 0..16);
+    let is_fetched = |rig: &mut Rig, app: &AppId| {
+        drop_cache(&path);
+        rig.fetch_for(app, &plan);
+        // One that is behind what hangs comes no further.
+        (0..20).any(|_| {
+            prepage_kernel::sched::sleep_us(10_000);
+            cached(&path, 0, 16) == 16
+        })
+    };
+    eventually("it is fetched", || is_fetched(&mut rig, &app));
+
+    let hanging = HangingMount::at(&point);
+    rig.fetch_for(&app, &plan_of_dead_file(&point));
+    eventually("others' is fetched beside what hangs", || {
+        is_fetched(&mut rig, &others) && rig.engine.threads_given_up() == 1
+    });
+    assert!(!is_fetched(&mut rig, &app));
+    eventually("others' still is", || is_fetched(&mut rig, &others));
+    assert_eq!(rig.engine.threads_given_up(), 1, "nothing more hangs");
+
+    drop(hanging);
+    eventually("it is fetched again", || is_fetched(&mut rig, &app));
 }

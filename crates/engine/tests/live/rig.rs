@@ -127,8 +127,13 @@ impl Rig {
 
     /// Begins a switch that fetches `plan`, whatever has been learned.
     pub fn fetch(&mut self, plan: &Plan) {
+        self.fetch_for(&self.app.clone(), plan);
+    }
+
+    /// The same, to this application.
+    pub fn fetch_for(&mut self, app: &AppId, plan: &Plan) {
         self.is_fetched = false;
-        let (app, switch, now) = (self.app.clone(), 1, monotonic_ns());
+        let (app, switch, now) = (app.clone(), 1, monotonic_ns());
         let (plan, mode) = (Arc::new(plan.clone()), Mode::Full);
         self.engine.perform(now, observe(&app, switch, false));
         self.engine.events();

@@ -111,7 +111,7 @@ fn a_thread_that_hangs_is_replaced_and_ends_when_the_monitor_answers() {
 }
 
 #[test]
-fn no_more_threads_than_the_limit_are_replaced() {
+fn while_more_threads_hang_than_may_nothing_is_fetched_for_their_user() {
     let _machine = Machine::with_swap();
     let mut child = Child::spawn(PAGES);
     let mut engine = slow_batches();
@@ -119,10 +119,15 @@ fn no_more_threads_than_the_limit_are_replaced() {
     let mut rig = Rig::new(&child, &engine, params());
     child.tell_pages("monitor", 0..PAGES);
     hang(&mut rig, &mut child);
-    // The thread that is left does the work of both.
     let fetched = next_switch(&mut rig, &mut child);
-    assert_eq!(fetched, PAGES - BATCH_PAGES);
-    answered(&mut child, 1);
+    assert_eq!((fetched, fetching_threads()), (0, 3));
+    answered(&mut child, 2);
+    let plan = rig.plan_of(&child, [child.pages.clone()]);
+    child.swap_out();
+    rig.fetch(&plan);
+    eventually("all is fetched again", || {
+        child.entries().iter().all(|entry| entry.present())
+    });
 }
 
 #[test]
