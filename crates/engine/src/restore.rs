@@ -14,6 +14,7 @@ use crate::params::FetchParams;
 use prepage_core::anon::{AnonTargets, RANKS};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::AppId;
+use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::plan::Plan;
 use prepage_kernel::cgroup::Cgroup;
@@ -23,19 +24,19 @@ use prepage_kernel::meminfo::Meminfo;
 use prepage_kernel::page::page_size;
 use prepage_kernel::pagemap::Categories;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Most that are under way at once.
+/// Most that are under way at once, the last of them root's only.
 const UNDER_WAY_MAX: usize = 4;
 
-/// Most of one user's among them, root's apart.
+/// Most of one user's among them, root's apart, and among those that are over and whose threads hang.
 const UNDER_WAY_OF_USER_MAX: usize = 2;
 
 /// Those that are over are remembered as long as there are no more than this.
 const REMEMBERED_MAX: usize = 64;
 
-/// A device that takes longer has stopped.
+/// A device that takes longer has stopped, and a process that is looked at for longer does not answer.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Of the memory that the machine has available, one byte in so many is left.
@@ -72,6 +73,8 @@ pub struct Restored {
 #[derive(Debug)]
 struct Restore {
     app: AppId,
+    /// Until when it may be looked what is out.
+    look_until: Nanos,
     stage: Mutex<Stage>,
 }
 
@@ -81,8 +84,8 @@ enum Stage {
     Looking,
     /// The work, which holds files open, and the anonymous pages that are out.
     UnderWay(Arc<Job>, u64),
-    /// What is told of it then.
-    Over(Restored),
+    /// What is told of it then, and the work, which threads have that hang.
+    Over(Restored, Weak<Job>),
 }
 
 /// Those under way, and the last ones.
@@ -99,18 +102,14 @@ impl Restores {
     /// Begins one, on threads of its own, which no switch waits for. Returns its number.
     ///
     /// # Errors
-    /// Where no thread can be created, or four are under way, or two of the user's whose application it is.
+    /// Where no thread can be created, or four are under way (three, but for root's applications), or two of the user's whose
+    /// application it is; those of that user's whose threads hang count as such.
     pub fn begin(&mut self, task: Task, params: &FetchParams, cores: Cores) -> Result<u64> {
-        let owner = task.app.owner;
         let mut all = lock(&self.all);
-        let under_way = || all.values().filter(|restore| !restore.is_over());
-        let of_user = under_way().filter(|restore| restore.app.owner == owner);
-        let (under_way, of_user) = (under_way().count(), of_user.count());
-        if under_way >= UNDER_WAY_MAX || owner != 0 && of_user >= UNDER_WAY_OF_USER_MAX {
-            return Err(Error::ManyRestores { under_way });
-        }
+        has_place(&all, task.app.owner)?;
         let restore = Arc::new(Restore {
             app: task.app.clone(),
+            look_until: monotonic_ns() + LIMIT.as_nanos() as u64,
             stage: Mutex::new(Stage::Looking),
         });
         let (own, others, params) = (Arc::clone(&restore), Arc::clone(&self.all), params.clone());
@@ -122,7 +121,7 @@ impl Restores {
         self.next += 1;
         all.insert(self.next, restore);
         while all.len() > REMEMBERED_MAX {
-            let over = all.iter().find(|(_, restore)| restore.is_over());
+            let over = all.iter().find(|(_, restore)| !restore.has_threads());
             let Some((&over, _)) = over else { break };
             all.remove(&over);
         }
@@ -144,7 +143,12 @@ impl Restore {
             took_us: Some(monotonic_ns().saturating_sub(began) / 1_000),
             ..self.state()
         };
-        *lock(&self.stage) = Stage::Over(over);
+        let mut stage = lock(&self.stage);
+        let job = match &*stage {
+            Stage::UnderWay(job, _) => Arc::downgrade(job),
+            Stage::Looking | Stage::Over(..) => Weak::new(),
+        };
+        *stage = Stage::Over(over, job);
     }
 
     /// Returns the pages brought back.
@@ -156,6 +160,9 @@ impl Restore {
         all: &Mutex<All>,
     ) -> Result<u64> {
         let (plan, out_pages) = whole(task);
+        if self.is_over() {
+            return Ok(0);
+        }
         let mut pool = Pool::start(params, cores)?;
         let swap = SwapLayout::look();
         let (owner, now) = (task.app.owner, monotonic_ns());
@@ -188,26 +195,60 @@ impl Restore {
     fn pages_to_come(&self) -> u64 {
         match &*lock(&self.stage) {
             Stage::UnderWay(job, _) => job.left_pages(),
-            Stage::Looking | Stage::Over(_) => 0,
+            Stage::Looking | Stage::Over(..) => 0,
         }
     }
 
     fn state(&self) -> Restored {
-        let (out_pages, back_pages) = match &*lock(&self.stage) {
-            Stage::Looking => (0, 0),
-            Stage::UnderWay(job, out_pages) => (*out_pages, job.taken_pages()),
-            Stage::Over(restored) => return restored.clone(),
+        let (out_pages, back_pages, is_over) = match &*lock(&self.stage) {
+            Stage::Looking => (0, 0, self.has_looked_long()),
+            Stage::UnderWay(job, out_pages) => (*out_pages, job.taken_pages(), false),
+            Stage::Over(restored, _) => return restored.clone(),
         };
         Restored {
             app: self.app.clone(),
             out_pages,
             back_pages,
-            took_us: None,
+            took_us: is_over.then_some(LIMIT.as_micros() as u64),
         }
     }
 
+    fn has_looked_long(&self) -> bool {
+        monotonic_ns() > self.look_until
+    }
+
+    /// Also where it is still looked what is out, and was for too long.
     fn is_over(&self) -> bool {
-        matches!(*lock(&self.stage), Stage::Over(_))
+        match *lock(&self.stage) {
+            Stage::Looking => self.has_looked_long(),
+            Stage::UnderWay(..) => false,
+            Stage::Over(..) => true,
+        }
+    }
+
+    /// Whether it has threads, which may hang where it is over.
+    fn has_threads(&self) -> bool {
+        match &*lock(&self.stage) {
+            Stage::Looking | Stage::UnderWay(..) => true,
+            Stage::Over(_, job) => job.strong_count() > 0,
+        }
+    }
+}
+
+/// Whether one more of this user's may begin.
+fn has_place(all: &All, owner: u32) -> Result<()> {
+    let under_way = all.values().filter(|restore| !restore.is_over()).count();
+    let own = |restore: &&Arc<Restore>| restore.app.owner == owner && restore.has_threads();
+    let own = all.values().filter(own).count();
+    let (most, most_own) = match owner {
+        0 => (UNDER_WAY_MAX, UNDER_WAY_MAX),
+        _ => (UNDER_WAY_MAX - 1, UNDER_WAY_OF_USER_MAX),
+    };
+    match under_way < most && own < most_own {
+        true => Ok(()),
+        false => Err(Error::ManyRestores {
+            under_way: under_way.max(own),
+        }),
     }
 }
 
@@ -315,19 +356,88 @@ mod tests {
     }
 
     fn restore() -> Arc<Restore> {
+        restore_of(0)
+    }
+
+    fn restore_of(owner: u32) -> Arc<Restore> {
         Arc::new(Restore {
-            app: app(),
+            app: AppId { owner, ..app() },
+            look_until: Nanos::MAX,
             stage: Mutex::new(Stage::Looking),
         })
     }
 
-    /// Work on so many pages of a process, whatever they are.
-    fn job(process: &Sleeping, pages: u64) -> Job {
+    /// Those of these users' under way.
+    fn all_of(owners: &[u32]) -> All {
+        (0..)
+            .zip(owners.iter().map(|&owner| restore_of(owner)))
+            .collect()
+    }
+
+    #[test]
+    fn those_of_users_leave_a_place_for_roots() {
+        let has_place = |owners: &[u32], owner| has_place(&all_of(owners), owner).is_ok();
+        assert!(has_place(&[1_000], 1_000) && !has_place(&[1_000; 2], 1_000));
+        assert!(has_place(&[1_000; 2], 1_001));
+        let users = [1_000, 1_000, 1_001];
+        assert!(!has_place(&users, 1_002) && has_place(&users, 0));
+        assert!(has_place(&[0; 3], 0) && !has_place(&[0; 4], 0));
+    }
+
+    #[test]
+    fn what_hangs_of_a_user_counts_as_under_way_for_that_user_only() {
+        let process = Sleeping::spawn();
+        let all = all_of(&[1_000; 2]);
+        let jobs: Vec<Arc<Job>> = (0..2).map(|_| Arc::new(job(&process, 1))).collect();
+        for (restore, job) in all.values().zip(&jobs) {
+            let over = restore.state();
+            *lock(&restore.stage) = Stage::Over(over, Arc::downgrade(job));
+        }
+        assert!(has_place(&all, 1_000).is_err());
+        assert!(has_place(&all, 1_001).is_ok());
+        drop(jobs);
+        assert!(has_place(&all, 1_000).is_ok());
+    }
+
+    #[test]
+    fn what_is_looked_at_for_too_long_is_over_and_brings_nothing_back() {
+        let process = Sleeping::spawn();
+        let late = |owner| {
+            let restore = Arc::into_inner(restore_of(owner)).expect("it is nobody else's");
+            Arc::new(Restore {
+                look_until: 0,
+                ..restore
+            })
+        };
+        let all: All = (0..).zip([1_000, 1_000, 1_001].map(late)).collect();
+        assert!(all[&0].state().took_us.is_some());
+        assert!(has_place(&all, 1_000).is_err(), "its threads hang");
+        assert!(has_place(&all, 1_002).is_ok());
+        let task = Task {
+            app: app(),
+            members: members(&process),
+            groups: Vec::new(),
+            plan: Arc::default(),
+            mode: Mode::Full,
+        };
+        let (restore, cores) = (&all[&0], Cores::default());
+        restore.run(&task, &FetchParams::default(), &cores, &Mutex::default());
+        assert!(!restore.has_threads());
+        let restored = restore.state();
+        assert_eq!((restored.out_pages, restored.back_pages), (0, 0));
+    }
+
+    fn members(process: &Sleeping) -> Vec<Arc<Member>> {
         let app = app();
         let mut roster = Roster::new();
         roster.follow(&app, &[Members::Tree(process.pid())]);
         roster.refresh(&app);
-        let members = roster.members(&app, None);
+        roster.members(&app, None)
+    }
+
+    /// Work on so many pages of a process, whatever they are.
+    fn job(process: &Sleeping, pages: u64) -> Job {
+        let members = members(process);
         let [member] = &members[..] else {
             panic!("these tests need root");
         };
@@ -364,7 +474,7 @@ mod tests {
         assert!(third.left_pages() < available / LEFT);
         // Of one that is over nothing more comes.
         let over = all[&2].state();
-        *lock(&all[&2].stage) = Stage::Over(over);
+        *lock(&all[&2].stage) = Stage::Over(over, Arc::downgrade(&second));
         assert_eq!(pages_to_come(&all), 700 + third.left_pages());
     }
 }
