@@ -23,8 +23,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -117,15 +117,26 @@ pub struct Store {
 
 #[derive(Debug)]
 struct Writer {
-    queue: Sender<Task>,
+    queue: Sender<Word>,
+    due: Arc<Mutex<Due>>,
     thread: JoinHandle<()>,
 }
 
+/// What is to be done, by file: only the last of several versions needs writing, however long the disk takes.
+type Due = BTreeMap<PathBuf, Task>;
+
+#[derive(Debug)]
 enum Task {
-    Write(PathBuf, Vec<u8>),
+    Write(Vec<u8>),
     /// Only the launches that the application is still left alone for.
-    LeftAlone(PathBuf, u32),
-    Remove(PathBuf),
+    LeftAlone(u32),
+    Remove,
+}
+
+/// What the thread that writes is told.
+enum Word {
+    /// Something is due, where nothing was.
+    Due,
     /// Answer when everything before has been done.
     Flush(Sender<()>),
     /// Who is told from now on of what could not be kept.
@@ -175,7 +186,7 @@ impl Store {
     /// Has `warn` told of what could not be kept, by the thread that writes: once, until something could be again. Without
     /// it, standard error is.
     pub fn warn_by(&self, warn: fn(&str)) {
-        self.queue(Task::WarnBy(warn));
+        self.tell(Word::WarnBy(warn));
     }
 
     /// What is kept of an application.
@@ -209,12 +220,15 @@ impl Store {
         }
         stored.launch.retry_left = left - 1;
         stored.launch.launches = stored.launch.launches.saturating_add(1);
-        self.queue(Task::LeftAlone(self.path_of(app), left - 1));
+        self.queue(app, Task::LeftAlone(left - 1));
         true
     }
 
     /// Keeps whether, and how, an application is tracked.
     pub fn set_tracked(&mut self, app: &AppId, tracked: Option<TrackedBy>) {
+        if self.load(app).is_some_and(|known| known.tracked == tracked) {
+            return;
+        }
         let stored = self.stored(app);
         self.put(StoredProfile { tracked, ..stored });
     }
@@ -251,7 +265,7 @@ impl Store {
         self.sizes.remove(app);
         let known = self.apps.remove(app).is_some();
         if known {
-            self.queue(Task::Remove(self.path_of(app)));
+            self.queue(app, Task::Remove);
         }
         known
     }
@@ -289,7 +303,7 @@ impl Store {
     /// Waits until everything is on disk.
     pub fn flush(&self) {
         let (done, wait) = channel();
-        self.queue(Task::Flush(done));
+        self.tell(Word::Flush(done));
         // An error means that the writer is gone: there is nothing to wait for.
         let _ = wait.recv();
     }
@@ -298,7 +312,7 @@ impl Store {
         let bytes = encode(&stored, None);
         let app = stored.app.clone();
         self.sizes.insert(app.clone(), bytes.len());
-        self.queue(Task::Write(self.path_of(&app), bytes));
+        self.queue(&app, Task::Write(bytes));
         self.apps.insert(app.clone(), stored);
         if self.apps.len() > APPS_MAX {
             let untracked = self.apps.values().filter(|s| s.tracked.is_none());
@@ -385,10 +399,28 @@ impl Store {
         Ok(warnings)
     }
 
-    fn queue(&self, task: Task) {
+    fn queue(&self, app: &AppId, task: Task) {
+        let Some(writer) = &self.writer else {
+            return;
+        };
+        let (path, mut due) = (self.path_of(app), locked(&writer.due));
+        let is_first = due.is_empty();
+        match (due.get_mut(&path), task) {
+            (Some(Task::Write(bytes)), Task::LeftAlone(left)) => {
+                format::set_left_alone(bytes, left);
+            }
+            (_, task) => drop(due.insert(path, task)),
+        }
+        drop(due);
+        if is_first {
+            self.tell(Word::Due);
+        }
+    }
+
+    fn tell(&self, word: Word) {
         if let Some(writer) = &self.writer {
             // The writer ends only when the queue is dropped.
-            let _ = writer.queue.send(task);
+            let _ = writer.queue.send(word);
         }
     }
 
@@ -442,7 +474,7 @@ fn lock(dir: &Path, wait_max: Duration) -> Result<File> {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Some(Writer { queue, thread }) = self.writer.take() {
+        if let Some(Writer { queue, thread, .. }) = self.writer.take() {
             drop(queue);
             // A panic of the writer has been reported by its own thread.
             let _ = thread.join();
@@ -452,55 +484,56 @@ impl Drop for Store {
 
 impl Writer {
     fn start() -> Result<Self> {
-        let (queue, tasks) = channel();
+        let (queue, words) = channel();
+        let due = Arc::new(Mutex::default());
         let name = "prepage-store";
         let thread = std::thread::Builder::new()
             .name(name.into())
             .stack_size(256 << 10)
-            .spawn(move || run_writer(&tasks))
+            .spawn({
+                let due = Arc::clone(&due);
+                move || run_writer(&words, &due)
+            })
             .map_err(|source| Error::Thread {
                 name: name.into(),
                 source,
             })?;
-        Ok(Self { queue, thread })
+        Ok(Self { queue, due, thread })
     }
 }
 
-fn run_writer(tasks: &Receiver<Task>) {
+fn locked(due: &Mutex<Due>) -> MutexGuard<'_, Due> {
+    due.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_writer(words: &Receiver<Word>, due: &Mutex<Due>) {
     let mut warn: fn(&str) = |warning| eprintln!("{warning}");
     // A full disk fails every write: the first says it.
     let mut is_failing = false;
     // What was to be written over is not what the number of launches is of.
     let mut outdated = BTreeSet::new();
-    while let Ok(first) = tasks.recv() {
-        // Only the last of several versions of a file needs writing.
-        let mut pending: BTreeMap<PathBuf, Task> = BTreeMap::new();
+    while let Ok(first) = words.recv() {
         let mut waiting = Vec::new();
-        for task in std::iter::once(first).chain(tasks.try_iter()) {
-            match task {
-                Task::Write(ref path, _) | Task::Remove(ref path) => {
-                    pending.insert(path.clone(), task);
-                }
-                Task::LeftAlone(path, left) => match pending.get_mut(&path) {
-                    Some(Task::Write(_, bytes)) => format::set_left_alone(bytes, left),
-                    _ => drop(pending.insert(path.clone(), Task::LeftAlone(path, left))),
-                },
-                Task::Flush(done) => waiting.push(done),
-                Task::WarnBy(by) => warn = by,
+        for word in std::iter::once(first).chain(words.try_iter()) {
+            match word {
+                Word::Due => {}
+                Word::Flush(done) => waiting.push(done),
+                Word::WarnBy(by) => warn = by,
             }
         }
-        for (path, task) in pending {
+        let taken = std::mem::take(&mut *locked(due));
+        for (path, task) in taken {
             let result = match task {
                 Task::Write(..) if is_newer_at(&path) => Err(std::io::Error::other(
                     "a newer version's profile is there, and stays",
                 )),
-                Task::Write(_, bytes) if bytes.len() > PROFILE_BYTES_MAX => Err(
+                Task::Write(bytes) if bytes.len() > PROFILE_BYTES_MAX => Err(
                     std::io::Error::other(format!("larger than {PROFILE_BYTES_MAX} bytes")),
                 ),
-                Task::Write(_, bytes) => replace(&path, &bytes),
+                Task::Write(bytes) => replace(&path, &bytes),
                 Task::LeftAlone(..) if outdated.contains(&path) => continue,
-                Task::LeftAlone(_, left) => write_left_alone(&path, left),
-                _ => fs::remove_file(&path),
+                Task::LeftAlone(left) => write_left_alone(&path, left),
+                Task::Remove => fs::remove_file(&path),
             };
             match &result {
                 Ok(()) => _ = outdated.remove(&path),
@@ -625,7 +658,8 @@ fn is_shippable(path: &str) -> bool {
 mod tests {
     use super::*;
     use prepage_core::identity::AppKind;
-    use prepage_kernel::testing::machine::Directory;
+    use prepage_kernel::testing::machine::{Directory, eventually};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     #[test]
     fn where_too_much_is_kept_who_has_most_loses_what_is_used_least() {
@@ -655,5 +689,40 @@ mod tests {
         store.save_launch(&app(1001, 1), &LaunchState::default());
         assert_eq!(store.list().len(), 2);
         assert!(is_kept(&store, 1003, 1) && is_kept(&store, 1001, 1));
+    }
+
+    #[test]
+    fn of_what_waits_for_the_disk_the_last_version_is_held_alone() {
+        let directory = Directory::new();
+        let (mut store, _) = Store::open(&directory.0).expect("open");
+        let app = AppId {
+            kind: AppKind::Executable,
+            name: "/usr/bin/a".into(),
+            owner: 1000,
+        };
+        let profile = |switches| Profile {
+            switches,
+            ..Profile::default()
+        };
+        // Who writes there waits for a reader.
+        let slow = store.path_of(&app).with_extension("new");
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, &slow, FileType::Fifo, mode, 0).expect("a FIFO");
+        let due = Arc::clone(&store.writer.as_ref().expect("it writes").due);
+        store.save(&app, &profile(0));
+        eventually("the first is being written", || locked(&due).is_empty());
+        store.set_tracked(&app, None);
+        assert!(locked(&due).is_empty(), "nothing has changed");
+        for switches in 1..=1_000 {
+            store.save(&app, &profile(switches));
+            store.set_tracked(&app, Some(TrackedBy::Name));
+        }
+        assert_eq!(locked(&due).len(), 1);
+        drop(File::open(&slow).expect("a reader"));
+        store.flush();
+        let (kept, _) = Store::look_at(&directory.0).expect("look");
+        let kept = kept.load(&app).expect("it was kept");
+        assert_eq!(kept.profile.switches, 1_000);
+        assert_eq!(kept.tracked, Some(TrackedBy::Name));
     }
 }
