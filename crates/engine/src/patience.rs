@@ -3,6 +3,7 @@
 //! system may leave them unanswered too. Who asks for all users waits for none of them: another thread asks, and is left
 //! behind where it takes too long.
 
+use crate::accounts::accountable;
 use prepage_kernel::process;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -151,7 +152,8 @@ fn start() -> Option<Sender<Question>> {
 }
 
 fn owner_of(pid: i32) -> Option<u32> {
-    process::status(pid).ok().map(|status| status.uid.real)
+    let status = process::status(pid).ok()?;
+    Some(accountable(status.uid.real))
 }
 
 static ASKER: Asker = Asker::new(owner_of);
@@ -171,7 +173,8 @@ pub(crate) fn of_launch_files<T: Send + 'static>(
     answer_max: Duration,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    ASKER.ask(Subject::LaunchFiles(owner), answer_max, question)
+    let subject = Subject::LaunchFiles(accountable(owner));
+    ASKER.ask(subject, answer_max, question)
 }
 
 /// What comes of watching for openings, or of taking them, likewise; nothing more is asked until the last question is

@@ -3,6 +3,7 @@
 //! For those who know that it will be needed, and when: a service that is to take requests again, an application after the
 //! machine woke up. No estimate is asked, nothing is observed and nothing learned.
 
+use crate::accounts::accountable;
 use crate::error::{Error, Result};
 use crate::fetch::cores::Cores;
 use crate::fetch::job::Job;
@@ -238,7 +239,10 @@ impl Restore {
 /// Whether one more of this user's may begin.
 fn has_place(all: &All, owner: u32) -> Result<()> {
     let under_way = all.values().filter(|restore| !restore.is_over()).count();
-    let own = |restore: &&Arc<Restore>| restore.app.owner == owner && restore.has_threads();
+    let account = accountable(owner);
+    let own = |restore: &&Arc<Restore>| {
+        accountable(restore.app.owner) == account && restore.has_threads()
+    };
     let own = all.values().filter(own).count();
     let (most, most_own) = match owner {
         0 => (UNDER_WAY_MAX, UNDER_WAY_MAX),

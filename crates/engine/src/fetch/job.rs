@@ -2,6 +2,7 @@
 
 use super::headroom::Headroom;
 use super::swap_layout::SwapLayout;
+use crate::accounts::accountable;
 use crate::mailbox::Outbox;
 use crate::members::Member;
 use crate::roots;
@@ -44,7 +45,7 @@ struct Share {
 /// One switch's plan, ready to be worked on.
 #[derive(Debug)]
 pub struct Job {
-    /// The user whose application it is for.
+    /// The user that it counts for: whose application it is for, or who was given that user's id.
     pub owner: u32,
     /// The processes whose anonymous pages are fetched.
     pub members: Vec<Arc<Member>>,
@@ -130,7 +131,7 @@ impl Job {
         signalled: Nanos,
     ) -> Self {
         let mut job = Self {
-            owner,
+            owner: accountable(owner),
             members: Vec::new(),
             pieces: Vec::new(),
             ranks: Vec::new(),

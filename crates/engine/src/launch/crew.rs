@@ -3,6 +3,7 @@
 //! A task may hang in a call for as long as it likes (a disk that does not answer): it keeps its thread, and others take
 //! the next tasks. What hangs of one user's leaves threads for the others'.
 
+use crate::accounts::accountable;
 use crate::error::{Error, Result};
 use crate::launch::prefetch::OPENERS;
 use std::collections::{BTreeMap, VecDeque};
@@ -121,7 +122,7 @@ impl Crew {
     /// Hands over a user's tasks and wakes threads. Returns how many were taken: fewer only when too many wait.
     pub fn run(&self, owner: u32, tasks: impl IntoIterator<Item = Task>) -> usize {
         let mut state = self.0.lock();
-        let taken = state.add(owner, tasks);
+        let taken = state.add(accountable(owner), tasks);
         let due = state.due();
         while due > state.idle && state.threads < THREADS_MAX {
             if self.0.spawn(&mut state).is_err() {

@@ -4,6 +4,7 @@
 //! waits for one with its address space locked. A thread that hangs costs what it is at, and later observations of that
 //! application until it is through; others take the rest. One thread is ready, and there are more while more is to do.
 
+use crate::accounts::accountable;
 use crate::error::{Error, Result};
 use crate::fetch::heart::Heart;
 use prepage_core::identity::AppId;
@@ -34,7 +35,7 @@ impl Subject {
     /// The user who can have it hang; `None` where that is root.
     fn user(&self) -> Option<u32> {
         match self {
-            Self::App(app) => Some(app.owner).filter(|&owner| owner != 0),
+            Self::App(app) => Some(accountable(app.owner)).filter(|&owner| owner != 0),
             Self::Mounts => None,
         }
     }

@@ -210,7 +210,8 @@ impl LaunchHelp {
     fn may_trace(&self, owner: u32) -> bool {
         let launches = self.under_way.values();
         let traced = launches.filter(|launch| launch.traced.is_some());
-        may_trace(owner, traced.map(|launch| launch.app.owner))
+        let owners = traced.map(|launch| accountable(launch.app.owner));
+        may_trace(accountable(owner), owners)
     }
 
     fn is_part_of_launch(&self, pid: i32) -> bool {
