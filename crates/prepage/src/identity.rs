@@ -323,12 +323,7 @@ fn unit_name(last: &str, _above: &str) -> Option<(AppKind, String)> {
         let snap = last
             .strip_suffix(".scope")
             .or_else(|| last.strip_suffix(".service"))?;
-        // snap.PACKAGE.APP-UUID: the package may hold dashes, the application's id may not hold a UUID.
-        return desktop(
-            snap.split_once('-')
-                .filter(|(_, r)| is_random(r))
-                .map_or(snap, |(id, _)| id),
-        );
+        return desktop(without_uuid(snap));
     }
     if let Some(id) = last.strip_prefix("app-").and_then(desktop_id) {
         return desktop(&id);
@@ -357,13 +352,25 @@ fn desktop_id(rest: &str) -> Option<String> {
     (!id.is_empty()).then(|| id.to_owned())
 }
 
+/// `snap.PACKAGE.APP-UUID`, where both may hold dashes, or `snap.PACKAGE.APP.UUID` without the UUID.
+fn without_uuid(snap: &str) -> &str {
+    let split = snap.len().checked_sub(UUID_BYTES);
+    match split.and_then(|at| snap.split_at_checked(at)) {
+        Some((id, uuid)) if is_random(uuid) => id.trim_end_matches(['-', '.']),
+        _ => snap,
+    }
+}
+
+/// Bytes of a UUID's text.
+const UUID_BYTES: usize = 36;
+
 /// Whether a name was drawn at random, as `systemd-run` and UUIDs are.
 fn is_random(name: &str) -> bool {
     let transient = ["run-r", "run-u", "run-p"].iter().any(|p| {
         let rest = name.strip_prefix(p);
         rest.is_some_and(|r| r.len() > 1 && r.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
     });
-    let uuid = name.len() == 36 && name.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    let uuid = name.len() == UUID_BYTES && name.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
     transient || uuid
 }
 

@@ -72,6 +72,9 @@ APPS/app-steam-app440-12345.scope                               desktop:steam-ap
 APPS/app-gnome-google\x2dchrome-7.scope                         desktop:google-chrome
 APPS/app-foo.service                                            desktop:foo
 APPS/snap.ff.ff-9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope      desktop:snap.ff.ff
+APPS/snap.a-b.a-b-9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope    desktop:snap.a-b.a-b
+APPS/snap.a-b.c.9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope      desktop:snap.a-b.c
+APPS/snap.a-b.a-b.service                                       desktop:snap.a-b.a-b
 APPS/foo.service                                                unit:foo.service
 /system.slice/nginx.service                                     unit:nginx.service
 /system.slice/system-x.slice/x@7.service                        unit:x@7.service
