@@ -5,9 +5,10 @@
 //! 1. **A container's** control group (docker, podman, cri-o, containerd, kubepods, lxc, nspawn): the container,
 //!    named as the group names it; where that is by an id, [`crate::containers`] knows its name.
 //! 2. **A systemd unit.** `app-[LAUNCHER-]ID-RANDOM.scope` and `app-[LAUNCHER-]ID@RANDOM.service` are desktop
-//!    applications named ID, `snap.*` likewise; other services are units. Sessions, user managers, slices and
-//!    scopes with random names are not applications. What moves itself out of its group at startup, as Chromium does, and
-//!    leaves there what it forked before, is named as if it had stayed, and made up by its process tree.
+//!    applications named ID, `snap.*` and `dbus-:CONNECTION-ID@N.service` likewise; other services are units. Sessions,
+//!    user managers, slices and scopes with random names are not applications. What moves itself out of its group at
+//!    startup, as Chromium does, and leaves there what it forked before, is named as if it had stayed, and made up by its
+//!    process tree.
 //! 3. **A control group of its own** in version 2, memory, systemd or freezer: any group that is not the root, not
 //!    that of PID 1, and neither ours nor above ours. Named by the program at the top of its process tree.
 //! 4. **The process tree**: up from the process while the parent runs the same executable, or belongs to the same
@@ -325,6 +326,9 @@ fn unit_name(last: &str, _above: &str) -> Option<(AppKind, String)> {
             .or_else(|| last.strip_suffix(".service"))?;
         return desktop(without_uuid(snap));
     }
+    if let Some(id) = last.strip_prefix("dbus-:").and_then(activated_id) {
+        return desktop(id);
+    }
     if let Some(id) = last.strip_prefix("app-").and_then(desktop_id) {
         return desktop(&id);
     }
@@ -350,6 +354,13 @@ fn desktop_id(rest: &str) -> Option<String> {
         _ => id,
     };
     (!id.is_empty()).then(|| id.to_owned())
+}
+
+/// `CONNECTION-NAME@COUNT.service`, as dbus-broker names what it activates: who asked for that, and which in its order, changes
+/// with each start.
+fn activated_id(rest: &str) -> Option<&str> {
+    let (_connection, name) = rest.strip_suffix(".service")?.split_once('-')?;
+    name.rsplit_once('@').map(|(id, _count)| id)
 }
 
 /// `snap.PACKAGE.APP-UUID`, where both may hold dashes, or `snap.PACKAGE.APP.UUID` without the UUID.

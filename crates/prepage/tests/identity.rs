@@ -75,7 +75,10 @@ APPS/snap.ff.ff-9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope      desktop:snap.ff.
 APPS/snap.a-b.a-b-9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope    desktop:snap.a-b.a-b
 APPS/snap.a-b.c.9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope      desktop:snap.a-b.c
 APPS/snap.a-b.a-b.service                                       desktop:snap.a-b.a-b
+APPS/dbus-:1.2-org.gnome.Nautilus@0.service                     desktop:org.gnome.Nautilus
+APPS/dbus-:1.57-org.x.a\x2db@12.service                         desktop:org.x.a-b
 APPS/foo.service                                                unit:foo.service
+/system.slice/dbus-broker.service                               unit:dbus-broker.service
 /system.slice/nginx.service                                     unit:nginx.service
 /system.slice/system-x.slice/x@7.service                        unit:x@7.service
 /system.slice/docker-ID.scope                                   container:ID
