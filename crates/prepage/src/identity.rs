@@ -305,14 +305,24 @@ fn container_name(last: &str, above: &str) -> Option<(AppKind, String)> {
         .strip_suffix(".scope")
         .and_then(|s| s.strip_prefix("machine-"))
     {
-        Some(name) => found(&unescape_unit(name)),
+        Some(name) => found(without_count(&unescape_unit(name))),
         None => None,
     }
 }
 
+/// What libvirt calls a machine: how many it started before, as in `qemu-3-win10`, is no part of its name.
+fn without_count(machine: &str) -> &str {
+    let kinds = ["qemu-", "lxc-"];
+    let counted = kinds.iter().find_map(|kind| machine.strip_prefix(kind));
+    let name = counted.map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let name = name.and_then(|rest| rest.strip_prefix('-'));
+    name.filter(|name| !name.is_empty()).unwrap_or(machine)
+}
+
 /// Programs that launch others and put their own name into the scope's.
-const LAUNCHERS: [&str; 8] = [
-    "gnome", "flatpak", "kde", "xfce", "cinnamon", "mate", "sway", "cosmic",
+const LAUNCHERS: [&str; 17] = [
+    "budgie", "cinnamon", "cosmic", "dde", "flatpak", "gnome", "hyprland", "kde", "labwc", "lxqt",
+    "mate", "niri", "river", "sway", "uwsm", "wayfire", "xfce",
 ];
 
 fn unit_name(last: &str, _above: &str) -> Option<(AppKind, String)> {
@@ -326,10 +336,12 @@ fn unit_name(last: &str, _above: &str) -> Option<(AppKind, String)> {
             .or_else(|| last.strip_suffix(".service"))?;
         return desktop(without_uuid(snap));
     }
-    if let Some(id) = last.strip_prefix("dbus-:").and_then(activated_id) {
+    let of_app = last.strip_prefix("app-");
+    let activated = of_app.unwrap_or(last).strip_prefix("dbus-:");
+    if let Some(id) = activated.and_then(activated_id) {
         return desktop(id);
     }
-    if let Some(id) = last.strip_prefix("app-").and_then(desktop_id) {
+    if let Some(id) = of_app.and_then(desktop_id) {
         return desktop(&id);
     }
     match last.strip_suffix(".service") {
@@ -377,9 +389,14 @@ const UUID_BYTES: usize = 36;
 
 /// Whether a name was drawn at random, as `systemd-run` and UUIDs are.
 fn is_random(name: &str) -> bool {
+    // The last is `run-p419172-i424974`, by a pid and the number of its descriptor.
+    let is_drawn = |part: &str| {
+        let digits = part.strip_prefix('i').unwrap_or(part);
+        digits.bytes().all(|b| b.is_ascii_hexdigit())
+    };
     let transient = ["run-r", "run-u", "run-p"].iter().any(|p| {
         let rest = name.strip_prefix(p);
-        rest.is_some_and(|r| r.len() > 1 && r.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
+        rest.is_some_and(|r| r.len() > 1 && r.split('-').all(is_drawn))
     });
     let uuid = name.len() == UUID_BYTES && name.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
     transient || uuid

@@ -68,6 +68,9 @@ APPS/app-gnome-org.gimp.GIMP-123.scope                          desktop:org.gimp
 APPS/app-flatpak-org.x.Y-123.scope/sub                          desktop:org.x.Y
 APPS/app-firefox@0a1b.service                                   desktop:firefox
 APPS/app-org.kde.kate-99.scope                                  desktop:org.kde.kate
+APPS/app-Hyprland-firefox-1a2b3c4d.scope                        desktop:firefox
+APPS/app-niri-org.x.Y-42.scope                                  desktop:org.x.Y
+APPS/app-DDE-org.x.Y@ID.service                                 desktop:org.x.Y
 APPS/app-steam-app440-12345.scope                               desktop:steam-app440
 APPS/app-gnome-google\x2dchrome-7.scope                         desktop:google-chrome
 APPS/app-foo.service                                            desktop:foo
@@ -77,6 +80,7 @@ APPS/snap.a-b.c.9b2d4dd8-8b2c-4f0b-8a2f-0b1f3a0f4d11.scope      desktop:snap.a-b
 APPS/snap.a-b.a-b.service                                       desktop:snap.a-b.a-b
 APPS/dbus-:1.2-org.gnome.Nautilus@0.service                     desktop:org.gnome.Nautilus
 APPS/dbus-:1.57-org.x.a\x2db@12.service                         desktop:org.x.a-b
+APPS/app-dbus-:1.3-org.x.Y@0.service                            desktop:org.x.Y
 APPS/foo.service                                                unit:foo.service
 /system.slice/dbus-broker.service                               unit:dbus-broker.service
 /system.slice/nginx.service                                     unit:nginx.service
@@ -89,8 +93,12 @@ APPS/foo.service                                                unit:foo.service
 /lxc.payload.web/system.slice/nginx.service                     container:web
 /lxc/web                                                        container:web
 /machine.slice/machine-a\x2db.scope                             container:a-b
+/machine.slice/machine-qemu\x2d3\x2dwin10.scope/libvirt/emulator  container:win10
+/machine.slice/machine-lxc\x2d12\x2da\x2db.scope                 container:a-b
+/machine.slice/machine-qemu\x2dtest.scope                       container:qemu-test
 /games/one                                                      executable:/usr/bin/app
 /system.slice/run-r0123abcd.service                             executable:/usr/bin/app
+/system.slice/run-p419172-i424974.service                       executable:/usr/bin/app
 APPS/run-u7.scope                                               executable:/usr/bin/app
 ";
 
