@@ -218,6 +218,8 @@ fn is_login_group(last: &str) -> bool {
         || unit("user@", ".service")
         || unit("vte-spawn-", ".scope")
         || unit("tmux-spawn-", ".scope")
+        || unit("ptyxis-spawn-", ".scope")
+        || unit("app-ghostty-surface-transient-", ".scope")
 }
 
 /// What a component of a group's path names, by itself and the one above it.

@@ -206,6 +206,8 @@ fn the_systems_own_groups_name_nothing() {
         "/system.slice",
         "/user.slice/user-1000.slice/user@1000.service/init.scope",
         "/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-1.scope",
+        "/user.slice/user-1000.slice/user@1000.service/app.slice/ptyxis-spawn-9b2d4dd8-8b2c.scope",
+        "/user.slice/user-1000.slice/user@1000.service/app.slice/app-ghostty-surface-transient-9.scope",
         // Ours and what is above it.
         "/system.slice/prepaged.service",
     ] {
