@@ -198,6 +198,11 @@ pub fn wrapped<'a, W: AsRef<OsStr>>(name: &str, words: &'a [W]) -> Option<&'a [W
     }
     let wrapper = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)?;
     let command = after_own(wrapper, words.get(1..)?)?;
+    let mut own = words[..words.len() - command.len()].iter();
+    // Without it systemd runs the command, elsewhere.
+    if name == "systemd-run" && !own.any(|word| word.as_ref() == "--scope") {
+        return None;
+    }
     // env(1) and sudo(8) set variables.
     let at = command.iter().position(|word| !is_assignment(word))?;
     Some(&command[at..])
@@ -373,6 +378,7 @@ mod tests {
                 "systemd-run --user --scope -qp MemoryMax=1G --slice x gimp",
                 Some("gimp"),
             ),
+            ("systemd-run --user gimp --scope", None),
             ("xvfb-run -a -s x --wait=1 gimp -s", Some("gimp -s")),
             ("gamemoderun gimp", Some("gimp")),
             ("mangohud --dlsym gimp", Some("gimp")),
