@@ -2,7 +2,10 @@
 
 use crate::cgroups::{self, Hierarchies, Membership};
 use crate::containers;
-use crate::identity::{self, Identity, Named, ProcessFacts, Surroundings};
+use crate::identity::{
+    self, COMMAND_DIRECTORIES, Identity, Named, ProcessFacts, Surroundings, only_runs_others,
+    runs_for_a_person,
+};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_engine::{Members, patience};
 use prepage_kernel::{Error, cgroup, process};
@@ -26,18 +29,6 @@ pub fn surroundings() -> Surroundings {
         ..Surroundings::default()
     }
 }
-
-/// Where commands are looked for that users name: everybody's directories, since whoever asks may not be who is asked.
-const COMMAND_DIRECTORIES: [&str; 8] = [
-    "/usr/local/bin",
-    "/usr/bin",
-    "/bin",
-    "/usr/local/games",
-    "/usr/games",
-    "/usr/local/sbin",
-    "/usr/sbin",
-    "/sbin",
-];
 
 /// What a user typed for an application, with the executable that a command of this name leads to.
 pub fn named(text: &str) -> Named {
@@ -188,12 +179,30 @@ pub fn ancestry(pid: i32) -> impl Iterator<Item = i32> {
 /// Where the process is gone, or it or one above it does not answer.
 pub fn identify(pid: i32, around: &Surroundings) -> prepage_kernel::Result<Option<Identity>> {
     let (process, parent) = facts(pid)?;
-    let identity = identity::identify(&chain(process, parent)?, around);
-    Ok(identity.map(with_name))
+    let chain = chain(process, parent)?;
+    let identity = identity::identify(&chain, around);
+    Ok(identity.map(|identity| as_it_runs(identity, &chain, around, first_process)))
+}
+
+/// The application that the first of a [`chain`]'s processes names; `None` where it is only a part of one.
+pub fn identify_main(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identity> {
+    let pid = chain.first()?.pid;
+    let identity = identity::identify(chain, around).filter(|identity| identity.main == pid)?;
+    Some(as_it_runs(identity, chain, around, first_process))
+}
+
+/// A copy by what else is known of its group and its container; `first` tells which process has run longest in a group.
+fn as_it_runs(
+    identity: Identity,
+    chain: &[ProcessFacts],
+    around: &Surroundings,
+    first: impl FnOnce(&Path) -> Option<ProcessFacts>,
+) -> Identity {
+    with_name(identity::by_itself(identity, chain, around, first))
 }
 
 /// The same copy, of a container that is called by its name where it has one.
-pub fn with_name(mut identity: Identity) -> Identity {
+fn with_name(mut identity: Identity) -> Identity {
     if let (AppKind::Container, Members::Cgroup(group)) = (identity.app.kind, &identity.members)
         && let Some(name) = containers::name_of(&identity.app.name, identity.main, group)
     {
@@ -224,15 +233,30 @@ pub fn group_processes(directory: &Path) -> Vec<i32> {
 /// # Errors
 /// Where one does not answer that may be it.
 pub fn main_process(pids: &[i32]) -> prepage_kernel::Result<Option<ProcessFacts>> {
+    longest_running(pids, only_runs_others)
+}
+
+/// The process that has run longest in a control group, if it is known: what only starts another is not it, a terminal is.
+fn first_process(directory: &Path) -> Option<ProcessFacts> {
+    let starts_another = |p: &ProcessFacts| only_runs_others(p) && !runs_for_a_person(p);
+    let found = longest_running(&group_processes(directory), starts_another);
+    found.ok().flatten()
+}
+
+/// The process that has run longest of those that are not to be passed over, or else of these.
+fn longest_running(
+    pids: &[i32],
+    is_passed_over: impl Fn(&ProcessFacts) -> bool,
+) -> prepage_kernel::Result<Option<ProcessFacts>> {
     let began = |&pid: &i32| Some((process::stat(pid).ok()?.start_ticks, pid));
     // Pids tell apart what began in the same tick.
     let by_age: BTreeSet<(u64, i32)> = pids.iter().filter_map(began).collect();
-    let mut runs_others = None;
+    let mut passed_over = None;
     for (_, pid) in by_age {
         match facts(pid) {
             Ok((facts, _)) if facts.exe.is_none() => {}
-            Ok((facts, _)) if identity::only_runs_others(&facts) => {
-                runs_others = runs_others.or(Some(facts));
+            Ok((facts, _)) if is_passed_over(&facts) => {
+                passed_over = passed_over.or(Some(facts));
             }
             Ok((facts, _)) => return Ok(Some(facts)),
             Err(error) if error.is_unanswered() => return Err(error),
@@ -240,7 +264,7 @@ pub fn main_process(pids: &[i32]) -> prepage_kernel::Result<Option<ProcessFacts>
             Err(_) => {}
         }
     }
-    Ok(runs_others)
+    Ok(passed_over)
 }
 
 /// Every copy of every application that is running now, once.
@@ -251,13 +275,19 @@ pub fn running(around: &Surroundings) -> Vec<Identity> {
 
 /// The same in each of these surroundings, by one look at each process.
 pub fn running_in<const N: usize>(all_around: [&Surroundings; N]) -> [Vec<Identity>; N] {
+    let mut firsts = BTreeMap::new();
     let mut found = [const { BTreeMap::new() }; N];
     for pid in process::processes().unwrap_or_default() {
         let Ok(chain) = facts(pid).and_then(|(process, parent)| chain(process, parent)) else {
             continue;
         };
         for (around, found) in all_around.iter().zip(&mut found) {
-            if let Some(identity) = identity::identify(&chain, around).map(with_name) {
+            let first = |directory: &Path| {
+                let first = firsts.entry(directory.to_owned());
+                first.or_insert_with(|| first_process(directory)).clone()
+            };
+            if let Some(identity) = identity::identify(&chain, around) {
+                let identity = as_it_runs(identity, &chain, around, first);
                 found.entry(identity.members.clone()).or_insert(identity);
             }
         }

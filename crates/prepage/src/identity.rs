@@ -15,6 +15,9 @@
 //!    session, but never to a shell, a session's leader, a window manager or another owner; nor beyond a program that is asked for
 //!    by name, as the configuration lists it. Named by that program.
 //!
+//! What a user's application or service starts and leaves to itself stays in its control group, and is no part of it
+//! ([`by_itself`]): it is looked for in the process tree.
+//!
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
 //! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is
@@ -35,6 +38,7 @@ use prepage_core::shell::is_shell;
 use prepage_core::wrappers;
 use prepage_engine::Members;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// What is known of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,6 +139,68 @@ pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identit
         main: main.pid,
     })
 }
+
+/// The same copy; or what `chain[0]` is of by itself, where that was begun in the control group of another program, as what it
+/// starts and leaves to itself: what a file manager or a portal opens, `setsid -f app` in a terminal. `first` is the process that
+/// has run longest in the group of a directory. What waits for an application's crashes is a part of that all the same: it lies
+/// beside it.
+pub fn by_itself(
+    copy: Identity,
+    chain: &[ProcessFacts],
+    around: &Surroundings,
+    first: impl FnOnce(&Path) -> Option<ProcessFacts>,
+) -> Identity {
+    let Some((main, group)) = begun_elsewhere(&copy, chain, around) else {
+        return copy;
+    };
+    let Some(first) = around.hierarchies.directory(&group).and_then(|d| first(&d)) else {
+        return copy;
+    };
+    let app = program(main).filter(|app| program(&first).as_ref() != Some(app));
+    match app.filter(|_| first.pid != main.pid && !lies_beside(main, &first)) {
+        Some(app) => Identity {
+            app,
+            members: Members::Tree(main.pid),
+            main: main.pid,
+        },
+        None => copy,
+    }
+}
+
+/// The process that names a copy, with its group, where that is in a unit of a user's, and none of the processes that run in there
+/// has begun it.
+fn begun_elsewhere<'a>(
+    copy: &Identity,
+    chain: &'a [ProcessFacts],
+    around: &Surroundings,
+) -> Option<(&'a ProcessFacts, Membership)> {
+    let (_, _, group) = named_group(chain.first()?, around)?;
+    let is_manager = |unit: &str| unit.starts_with("user@") && unit.ends_with(".service");
+    let is_unit = matches!(copy.app.kind, AppKind::Desktop | AppKind::Unit);
+    let is_of_user = is_unit && group.path.split('/').any(is_manager);
+    let at = chain.iter().position(|process| process.pid == copy.main)?;
+    let parent = chain.get(at + 1).filter(|parent| is_inside(parent, &group));
+    (is_of_user && parent.is_none()).then_some((&chain[at], group))
+}
+
+/// Whether two programs are in one directory that is not everybody's.
+fn lies_beside(one: &ProcessFacts, other: &ProcessFacts) -> bool {
+    let directory = |p: &ProcessFacts| Some(p.exe.as_deref()?.rsplit_once('/')?.0.to_owned());
+    let own = directory(one).filter(|own| !COMMAND_DIRECTORIES.contains(&own.as_str()));
+    own.is_some_and(|own| directory(other) == Some(own))
+}
+
+/// Where commands are looked for that users name: everybody's directories, since whoever asks may not be who is asked.
+pub const COMMAND_DIRECTORIES: [&str; 8] = [
+    "/usr/local/bin",
+    "/usr/bin",
+    "/bin",
+    "/usr/local/games",
+    "/usr/games",
+    "/usr/local/sbin",
+    "/usr/sbin",
+    "/sbin",
+];
 
 /// Whether nothing else of the unit that names `chain[0]` has run it: of what a unit's script runs, each is a program of its
 /// own to who asks for the launch of that one. So it is where no unit names it.
@@ -533,7 +599,7 @@ pub fn is_session_program(process: &ProcessFacts) -> bool {
 
 /// Whether a person is at it, who runs other programs by it: what a script, a wrapper or su(1) runs is no more than a part of
 /// that.
-fn runs_for_a_person(process: &ProcessFacts) -> bool {
+pub fn runs_for_a_person(process: &ProcessFacts) -> bool {
     const FOR_ANOTHER: [&str; 5] = ["systemd", "init", "su", "runuser", "script"];
     let base = process.exe.as_deref().map(base_name).unwrap_or_default();
     match is_shell(base) {

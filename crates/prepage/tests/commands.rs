@@ -4,7 +4,10 @@ mod common;
 
 use common::{Service, TempDir, application, application_by, is_root, program, wait_until};
 use prepage::api::DESCRIPTION;
-use prepage_kernel::testing::group::{Group, memory};
+use prepage_kernel::cgroup::procs;
+use prepage_kernel::process;
+use prepage_kernel::testing::group::{Group, memory, v2};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::Command;
 
@@ -423,6 +426,74 @@ fn what_is_asked_for_by_name_is_found_below_a_script() {
     for pid in children() {
         let pid = rustix::process::Pid::from_raw(pid).expect("a process");
         _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// The scope of a desktop application, as a user's manager makes it. Its processes end with it.
+struct Scope {
+    group: Group,
+    _manager: Group,
+}
+
+impl Scope {
+    fn create(id: &str) -> Self {
+        let manager = format!("user@{}.service", std::process::id());
+        let group = || Group::named(&v2(), &format!("{manager}/app-{id}-7.scope"));
+        let _manager = Group::named(&v2(), &manager);
+        Self {
+            group: group(),
+            _manager,
+        }
+    }
+
+    /// A command in there that runs this line, of which `$1` is the program.
+    fn command(&self, line: &str, program: &Path) -> Command {
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", &format!("echo 0 > \"$0\" && {line}")]);
+        command.arg(self.group.0.directory.join("cgroup.procs"));
+        command.arg(program);
+        command
+    }
+
+    fn pids(&self) -> Vec<i32> {
+        procs(&self.group.0.directory).expect("the group is there")
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        for pid in self.pids().into_iter().filter_map(Pid::from_raw) {
+            _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// As a file manager opens documents, and what waits for its crashes, which lies beside it.
+#[test]
+fn what_an_application_leaves_to_itself_is_known_by_its_own_name() {
+    assert!(is_root(), "this test needs root, to make control groups");
+    let (own, elsewhere) = (TempDir::new(), TempDir::new());
+    let scope = Scope::create("org.prepage.Files");
+    let files = program(&own, "files");
+    let running = application_by(&files, &mut scope.command("exec \"$1\" 600", &files));
+    let opened = program(&elsewhere, "opened");
+    let left = [program(&own, "crash-handler"), opened.clone()].map(|program| {
+        let mut command = scope.command("(setsid \"$1\" 600 &)", &program);
+        assert!(command.status().expect("setsid").success());
+        let is_it = |pid: &i32| process::exe(*pid).is_ok_and(|exe| exe == program);
+        let find = || scope.pids().into_iter().find(is_it);
+        wait_until("what is left to itself", || find().is_some());
+        find().expect("it runs on")
+    });
+    let service = Service::start("");
+    let opened = format!("executable:{}@0", opened.display());
+    for (pid, name) in [
+        (running.pid(), "desktop:org.prepage.Files@0"),
+        (left[0], "desktop:org.prepage.Files@0"),
+        (left[1], &opened),
+    ] {
+        let said = service.call(&["track", "--pid", &pid.to_string()]);
+        assert!(said.contains(name), "{said}: {name}");
     }
 }
 

@@ -5,12 +5,12 @@ mod common;
 use common::app_id;
 use prepage::cgroups::{Hierarchies, Membership};
 use prepage::identity::{
-    Identity, Named, ProcessFacts, Surroundings, identify, is_first_of_unit, matches,
+    Identity, Named, ProcessFacts, Surroundings, by_itself, identify, is_first_of_unit, matches,
     may_be_named_by_words,
 };
 use prepage_engine::Members;
 use prepage_kernel::{cgroup, mountinfo};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const MOUNTS: &[u8] = b"\
 35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
@@ -180,6 +180,67 @@ fn what_a_person_runs_is_no_part_of_the_terminal_in_whose_group_it_is() {
             matches!(found(&chain).members, Members::Cgroup(_)),
             "{line}"
         );
+    }
+}
+
+/// What has run longest in a control group, what was begun in there from outside of it, the group, and what that is known by.
+const LEFT_TO_ITSELF: &str = "
+/usr/bin/dbus-daemon                     /usr/bin/gimp              USER/session.slice/dbus.service          executable:/usr/bin/gimp
+/usr/libexec/xdg-desktop-portal          /usr/lib/firefox/firefox   USER/session.slice/portal.service        executable:/usr/lib/firefox/firefox
+/usr/bin/nautilus                        /usr/lib/lo/program/oosplash  APPS/dbus-:1.2-org.gnome.Nautilus@0.service  executable:/usr/lib/lo/program/oosplash
+/usr/bin/konsole                         /usr/bin/gvim              APPS/app-org.kde.konsole-9.scope/tab(1).scope  executable:/usr/bin/gvim
+/usr/bin/Hyprland                        /usr/bin/gimp              USER/session.slice/wayland-wm@h.service  executable:/usr/bin/gimp
+/usr/bin/python3 /usr/bin/terminator     /usr/bin/python3 /a.py     APPS/app-terminator-9.scope              executable:/a.py
+/opt/google/chrome/chrome                /opt/google/chrome/chrome_crashpad_handler  APPS/app-gnome-x-9.scope  desktop:x
+/opt/wine/bin/wineserver                 /opt/wine/bin/wine64 game.exe  APPS/app-wine\\x2dgame-9.scope       desktop:wine-game
+/usr/share/code/code                     /usr/share/code/code       APPS/app-gnome-code-9.scope              desktop:code
+/usr/bin/app                             /usr/bin/app               APPS/app-gnome-app-9.scope               desktop:app
+/usr/sbin/libvirtd                       /usr/sbin/dnsmasq          /system.slice/libvirtd.service           unit:libvirtd.service
+/usr/bin/app                             /usr/bin/other             USER/user.slice/libpod-0123456789abcdef.scope  container:0123456789abcdef
+/usr/bin/app                             /usr/bin/other             /games/one                               executable:/usr/bin/other
+";
+
+#[test]
+fn what_is_left_to_itself_in_the_group_of_another_program_is_no_part_of_that() {
+    let user = "/user.slice/user-1000.slice/user@1000.service";
+    for line in LEFT_TO_ITSELF.lines().filter(|line| !line.is_empty()) {
+        let line = line.replace("APPS", APPS).replace("USER", user);
+        let mut columns = line.split("  ").filter(|column| !column.is_empty());
+        let mut column = || columns.next().expect("four columns").trim().to_owned();
+        let (first, main, group, name) = (column(), column(), column(), column());
+        let groups = format!("0::{group}");
+        let words = |command: &str| command.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let of = |pid, command: &str, groups: &str| {
+            let words = words(command);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            process(pid, pid, &words, groups)
+        };
+        let first = of(20, &first, &groups);
+        let main = of(50, &main, &groups);
+        let manager = process(9, 9, &["/usr/lib/systemd/systemd"], "0::/init.scope");
+        let as_found = |chain: &[ProcessFacts], first: &ProcessFacts| {
+            let first = |_: &Path| Some(first.clone());
+            by_itself(found(chain), chain, &around(), first)
+        };
+        // Whoever has begun it is gone; the system's first process takes its place, or a user's manager.
+        let by_manager = [main.clone(), manager];
+        for chain in [&by_manager[..], &by_manager[..1]] {
+            let identity = as_found(chain, &first);
+            assert_eq!(identity.app.to_string(), format!("{name}@1000"), "{line}");
+            assert_eq!(identity.main, 50, "{line}");
+            let is_by_itself = name.starts_with("executable") && !group.starts_with("/games");
+            assert_eq!(
+                matches!(identity.members, Members::Tree(50)),
+                is_by_itself,
+                "{line}"
+            );
+        }
+        // What has begun the group itself, and what runs in there by one of its processes, is what it was.
+        let begun = as_found(&by_manager, &main);
+        assert_eq!(begun, found(&by_manager), "{line}");
+        let begun_by = of(40, "/usr/lib/app/helper", &groups);
+        let chain = [main.clone(), begun_by];
+        assert_eq!(as_found(&chain, &first), found(&chain), "{line}");
     }
 }
 

@@ -14,8 +14,8 @@ use crate::api::{
 use crate::cgroups::memberships;
 use crate::config::{Config, LaunchPolicy};
 use crate::identity::{
-    Named, ProcessFacts, base_name, identify, is_first_of_unit, is_session_program,
-    may_be_named_by_group, may_be_named_by_words, program, runs_in_other_root,
+    Named, ProcessFacts, base_name, is_first_of_unit, is_session_program, may_be_named_by_group,
+    may_be_named_by_words, program, runs_in_other_root,
 };
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
@@ -345,8 +345,7 @@ impl Service {
             return;
         };
         // Any other process of an application is not its launch.
-        let identity = identify(&chain, &self.around).filter(|i| i.main == exec.pid);
-        let Some(mut identity) = identity.map(discover::with_name) else {
+        let Some(mut identity) = discover::identify_main(&chain, &self.around) else {
             return;
         };
         // A desktop that runs it moves it into the scope that names it some milliseconds later.
@@ -554,11 +553,9 @@ impl Service {
         let (mut process, parent) = discover::facts_with(pid, named).map_err(unknown)?;
         process.exe = Some(given.name.clone());
         let mut chain = discover::chain(process, parent).map_err(unknown)?;
-        let identity = identify(&chain, &self.around)
-            .filter(|i| i.main == pid && is_first_of_unit(&chain, &self.around));
-        let app = identity
-            .map(|i| discover::with_name(i).app)
-            .or_else(|| program(&chain[0]));
+        let identity = discover::identify_main(&chain, &self.around)
+            .filter(|_| is_first_of_unit(&chain, &self.around));
+        let app = identity.map(|i| i.app).or_else(|| program(&chain[0]));
         let app = app.filter(|app| app.owner == owner);
         let app = app.ok_or_else(|| not_found("that is no application of yours"))?;
         chain[0].exe = Some(given.exe.clone());
