@@ -521,7 +521,7 @@ pub fn may_be_one(child: &ProcessFacts, parent: &ProcessFacts) -> bool {
 }
 
 /// Programs that run others on behalf of a person: what they run is not part of them.
-const SESSION_PROGRAMS: [&str; 65] = [
+const SESSION_PROGRAMS: [&str; 83] = [
     "systemd",
     "init",
     "bash",
@@ -578,6 +578,24 @@ const SESSION_PROGRAMS: [&str; 65] = [
     "dwm",
     "cinnamon",
     "mate-panel",
+    "Hyprland",
+    "labwc",
+    "niri",
+    "river",
+    "wayfire",
+    "weston",
+    "cosmic-comp",
+    "cosmic-panel",
+    "cosmic-launcher",
+    "budgie-panel",
+    "lxqt-panel",
+    "lxqt-runner",
+    "lxqt-session",
+    "bspwm",
+    "herbstluftwm",
+    "icewm",
+    "marco",
+    "sxhkd",
     "lxsession",
     "lxpanel",
     "dmenu",

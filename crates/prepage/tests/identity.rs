@@ -136,6 +136,8 @@ const RUN_IN_A_GROUP: &str = "
 /bin/bash -l                  APPS/app-gnome-xfce4\\x2dterminal-9.scope executable:/usr/bin/app
 /usr/bin/tmux                 /system.slice/tmux.service            executable:/usr/bin/app
 /usr/bin/sway                 APPS/app-wayland.service              executable:/usr/bin/app
+/usr/bin/Hyprland             APPS/wayland-wm@hyprland.service      executable:/usr/bin/app
+/usr/bin/niri --session       APPS/niri.service                     executable:/usr/bin/app
 /bin/bash                     /games/one                            executable:/usr/bin/app
 /bin/sh /usr/bin/wrapper      APPS/app-org.x.Y-9.scope              desktop:org.x.Y
 /bin/sh -c true;app           /system.slice/nightly.service         unit:nightly.service
@@ -587,10 +589,9 @@ fn trees_reach_up_to_what_launched_them() {
     );
     // The session's leader and a window manager are not.
     assert_eq!(root(&[(9, 5, &["/opt/app"]), (5, 5, &["/opt/leader"])]), 9);
-    assert_eq!(
-        root(&[(9, 5, &["/opt/app"]), (8, 5, &["/usr/bin/openbox"])]),
-        9
-    );
+    for manager in ["/usr/bin/openbox", "/usr/bin/river"] {
+        assert_eq!(root(&[(9, 5, &["/opt/app"]), (8, 5, &[manager])]), 9);
+    }
     // Nor is what only limits it or sets its surroundings.
     assert_eq!(
         root(&[(9, 5, &["/opt/app"]), (8, 5, &["/usr/bin/timeout", "9"])]),
