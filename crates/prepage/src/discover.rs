@@ -236,6 +236,23 @@ pub fn main_process(pids: &[i32]) -> prepage_kernel::Result<Option<ProcessFacts>
     longest_running(pids, only_runs_others)
 }
 
+/// The program that a desktop application or a unit is, which its control group names: that of the process which names this copy.
+pub fn program_of(copy: &Identity) -> Option<AppId> {
+    if !matches!(copy.app.kind, AppKind::Desktop | AppKind::Unit) {
+        return None;
+    }
+    let main = match &copy.members {
+        Members::Cgroup(directory) => main_process(&group_processes(directory)).ok()?,
+        Members::Tree(pid) => facts(*pid).ok().map(|(facts, _)| facts),
+    };
+    identity::program(&main?)
+}
+
+/// Whether a name means the application of this copy, or the program that it is.
+pub fn is_meant(named: &Named, copy: &Identity) -> bool {
+    named.means(&copy.app) || program_of(copy).is_some_and(|program| named.means(&program))
+}
+
 /// The process that has run longest in a control group, if it is known: what only starts another is not it, a terminal is.
 fn first_process(directory: &Path) -> Option<ProcessFacts> {
     let starts_another = |p: &ProcessFacts| only_runs_others(p) && !runs_for_a_person(p);

@@ -437,7 +437,7 @@ struct Scope {
 
 impl Scope {
     fn create(id: &str) -> Self {
-        let manager = format!("user@{}.service", std::process::id());
+        let manager = format!("user@{}-{id}.service", std::process::id());
         let group = || Group::named(&v2(), &format!("{manager}/app-{id}-7.scope"));
         let _manager = Group::named(&v2(), &manager);
         Self {
@@ -466,6 +466,38 @@ impl Drop for Scope {
             _ = kill_process(pid, Signal::KILL);
         }
     }
+}
+
+/// A scope names it by a desktop entry; who lists it, or asks for it, gives its command.
+#[test]
+fn an_application_that_a_scope_names_is_found_by_its_command() {
+    assert!(is_root(), "this test needs root, to make control groups");
+    let apps = TempDir::new();
+    let scope = Scope::create("org.prepage.Studio");
+    let listed = program(&apps, "listed");
+    let asked = program(&apps, "asked");
+    let service = Service::listing(&["listed"]);
+    let running = application_by(&listed, &mut scope.command("exec \"$1\" 600", &listed));
+    let names = || {
+        let status = service.json(&["status"]);
+        let apps = status["apps"].as_array().expect("a list").iter();
+        apps.map(|app| app["app"].as_str().expect("text").to_owned())
+            .collect::<Vec<_>>()
+    };
+    let studio = "desktop:org.prepage.Studio@0";
+    wait_until("what is listed", || names() == [studio]);
+    // What has joined it does not name it.
+    let joined = application_by(&asked, &mut scope.command("exec \"$1\" 600", &asked));
+    let (_, said) = service.refused(&["track", "--name", "asked"]);
+    assert!(said.contains("no application of yours"), "{said}");
+    let (_, said) = service.refused(&["untrack", "--name", "listed"]);
+    assert!(said.contains("the configuration lists"), "{said}");
+    drop((running, joined));
+    let other = Service::start("");
+    let running = application_by(&asked, &mut scope.command("exec \"$1\" 600", &asked));
+    let said = other.call(&["track", "--name", "asked"]);
+    assert!(said.contains(studio), "{said}");
+    drop(running);
 }
 
 /// As a file manager opens documents, and what waits for its crashes, which lies beside it.

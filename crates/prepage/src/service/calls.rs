@@ -275,7 +275,8 @@ impl Service {
                 name: Some(name), ..
             } => {
                 let named = discover::named(name);
-                let is_meant = |i: &Identity| named.means(&i.app) && may_act(caller, &i.app);
+                let is_meant =
+                    |i: &Identity| may_act(caller, &i.app) && discover::is_meant(&named, i);
                 // What a script launches is found by that, unless it is asked for.
                 let mut asking = self.around.clone();
                 asking.listed.push(named.clone());
@@ -405,7 +406,11 @@ impl Service {
             } => {
                 let found = self.tracking.apps();
                 let named = discover::named(name);
-                let found = found.filter(|app| named.means(app) && may_act(caller, app));
+                let means = |app: &AppId| {
+                    let mut copies = self.tracking.copies(app);
+                    named.means(app) || copies.any(|copy| discover::is_meant(&named, &copy))
+                };
+                let found = found.filter(|app| may_act(caller, app) && means(app));
                 let found: Vec<AppId> = found.cloned().collect();
                 if found.is_empty() {
                     return Err(ApiError::NotTracked { app: name.clone() });
@@ -431,7 +436,9 @@ impl Service {
 
     fn call_untrack(&mut self, caller: Caller, target: &Target) -> Answer {
         let app = self.find_tracked_target(caller, target)?;
-        if self.around.lists(&app) {
+        let is_listed =
+            self.around.lists(&app) || self.tracking.copies(&app).any(|c| self.lists(&c));
+        if is_listed {
             let reason = format!(
                 "the configuration lists {app} (service.applications), and would have it tracked again: take it out there, \
                  reload, then untrack it"

@@ -360,7 +360,7 @@ impl Service {
             return;
         }
         let is_tracked = self.tracking.contains(&identity.app);
-        let is_found = !is_tracked && self.around.lists(&identity.app);
+        let is_found = !is_tracked && self.lists(&identity);
         let is_chosen = is_tracked
             || is_found
             || self.config.service.launches == LaunchPolicy::Interactive

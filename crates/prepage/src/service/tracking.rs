@@ -116,6 +116,16 @@ impl Tracking {
         }
     }
 
+    /// The running copies of an application.
+    pub fn copies<'a>(&'a self, app: &'a AppId) -> impl Iterator<Item = Identity> + 'a {
+        let copies = self.apps.get(app).into_iter().flatten();
+        copies.map(|copy| Identity {
+            app: app.clone(),
+            members: copy.members.clone(),
+            main: copy.main,
+        })
+    }
+
     fn some_are_absent(&self) -> bool {
         self.apps.values().any(Vec::is_empty)
     }
@@ -158,9 +168,17 @@ impl Service {
         let app = identity.app.clone();
         if self.tracking.contains(&app) {
             self.add_copies(&app, vec![identity.into()]);
-        } else if self.around.lists(&app) && self.has_room_for(&app) {
+        } else if self.lists(&identity) && self.has_room_for(&app) {
             self.track(&app, vec![identity.into()], TrackedBy::Name);
         }
+    }
+
+    /// Whether the configuration lists a copy's application, or the program that it is.
+    pub(super) fn lists(&self, copy: &Identity) -> bool {
+        let is_listed = |app: AppId| self.around.lists(&app);
+        let program = || discover::program_of(copy);
+        !self.around.listed.is_empty()
+            && (self.around.lists(&copy.app) || program().is_some_and(is_listed))
     }
 
     /// Begins to track an application, where there is room for it, and to follow these copies of it beside those that are. Returns
