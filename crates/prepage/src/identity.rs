@@ -410,13 +410,18 @@ fn unit_name(last: &str, _above: &str) -> Option<(AppKind, String)> {
         return desktop(id);
     }
     if let Some(id) = of_app.and_then(desktop_id) {
-        return desktop(&id);
+        return desktop(&id).filter(|(_, id)| !launches_any(id));
     }
     match last.strip_suffix(".service") {
         Some(name) if !is_random(name) => Some((AppKind::Unit, last.to_owned())),
         // Scopes are made by programs, most with random names: their processes name them better.
         _ => None,
     }
+}
+
+/// Whether a scope of this id may be any application's: some launchers name it by the command, whatever that runs.
+fn launches_any(id: &str) -> bool {
+    is_shell(id) || wrappers::is_wrapper(id) || matches!(id, "gtk-launch" | "xdg-terminal-exec")
 }
 
 /// `[LAUNCHER-]ID-RANDOM.scope` or `[LAUNCHER-]ID[@RANDOM].service`, as systemd's desktop convention has it. Some

@@ -96,6 +96,8 @@ APPS/foo.service                                                unit:foo.service
 /machine.slice/machine-qemu\x2d3\x2dwin10.scope/libvirt/emulator  container:win10
 /machine.slice/machine-lxc\x2d12\x2da\x2db.scope                 container:a-b
 /machine.slice/machine-qemu\x2dtest.scope                       container:qemu-test
+APPS/app-niri-sh-42.scope                                       executable:/usr/bin/app
+APPS/app-Hyprland-gtk\x2dlaunch-1a2b3c4d.scope                  executable:/usr/bin/app
 /games/one                                                      executable:/usr/bin/app
 /system.slice/run-r0123abcd.service                             executable:/usr/bin/app
 /system.slice/run-p419172-i424974.service                       executable:/usr/bin/app
