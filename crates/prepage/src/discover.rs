@@ -3,10 +3,12 @@
 use crate::cgroups::{self, Hierarchies, Membership};
 use crate::containers;
 use crate::identity::{
-    self, COMMAND_DIRECTORIES, Identity, Named, ProcessFacts, Surroundings, only_runs_others,
-    runs_for_a_person,
+    self, COMMAND_DIRECTORIES, Identity, Named, ProcessFacts, Surroundings, base_name,
+    only_runs_others, runs_for_a_person,
 };
+use crate::launch::command::interpreted;
 use prepage_core::identity::{AppId, AppKind};
+use prepage_core::shell::is_shell;
 use prepage_engine::{Members, patience};
 use prepage_kernel::{Error, cgroup, process};
 use rustix::io::Errno;
@@ -37,10 +39,28 @@ pub fn named(text: &str) -> Named {
         |d: &&&str| !text.is_empty() && in_directory.is_none_or(|directory| directory == **d);
     let mut directories = COMMAND_DIRECTORIES.iter().filter(is_looked_up);
     let found = directories.find_map(|d| std::fs::canonicalize(Path::new(d).join(text)).ok());
+    let text_of = |path: &Path| path.to_string_lossy().into_owned();
     Named {
         text: text.to_owned(),
-        executable: found.map(|path| path.to_string_lossy().into_owned()),
+        directory: found.as_deref().and_then(own_directory).map(text_of),
+        executable: found.as_deref().map(text_of),
     }
+}
+
+/// The directory of a shell's script, where that holds one application alone.
+fn own_directory(script: &Path) -> Option<&Path> {
+    let directory = script.parent()?;
+    let mut shared = COMMAND_DIRECTORIES.iter().map(Path::new);
+    if directory.ends_with("bin") || shared.any(|shared| shared == directory) {
+        return None;
+    }
+    let words = interpreted(script, &[script.into()])?;
+    let (_, interpreter) = words.split_last()?;
+    let by_shell = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.split(' ').map(base_name).any(is_shell)
+    };
+    interpreter.iter().any(by_shell).then_some(directory)
 }
 
 /// The only one of `found`, which are those that `text` may mean.
@@ -360,5 +380,25 @@ mod tests {
         ] {
             assert_eq!(named(text).executable, None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_shells_script_may_be_in_a_directory_of_its_own() {
+        let directory = std::env::temp_dir().join(format!("prepage-own-{}", std::process::id()));
+        for (place, head, expected) in [
+            ("program", "#!/bin/sh\n", true),
+            ("program", "#! /usr/bin/env bash", true),
+            ("program", "#!/usr/bin/python3\n", false),
+            ("program", "\x7fELF", false),
+            ("bin", "#!/bin/sh\n", false),
+        ] {
+            let place = directory.join(place);
+            std::fs::create_dir_all(&place).expect("a directory");
+            let script = place.join("office");
+            std::fs::write(&script, head).expect("written");
+            let expected = expected.then_some(&*place);
+            assert_eq!(own_directory(&script), expected, "{head:?}");
+        }
+        std::fs::remove_dir_all(&directory).expect("removed");
     }
 }

@@ -87,8 +87,15 @@ impl Surroundings {
         if self.listed.is_empty() && self.tracked.is_empty() {
             return false;
         }
-        let app = program(process).filter(|app| program(parent).as_ref() != Some(app));
-        app.is_some_and(|app| self.tracked.contains(&app) || self.lists(&app))
+        let parent = program(parent);
+        let Some(app) = program(process).filter(|app| parent.as_ref() != Some(app)) else {
+            return false;
+        };
+        // One name may mean both.
+        let begins = |named: &Named| {
+            named.means(&app) && !parent.as_ref().is_some_and(|parent| named.means(parent))
+        };
+        self.tracked.contains(&app) || self.listed.iter().any(begins)
     }
 }
 
@@ -232,21 +239,31 @@ pub struct Named {
     pub text: String,
     /// The executable that a command of this name is: `gimp` may be a link to `gimp-2.10`.
     pub executable: Option<String>,
+    /// Where that is a shell's script in a directory of the application's own: this directory. What the script runs lies there.
+    pub directory: Option<String>,
 }
 
 impl Named {
     /// Whether it means this application.
     pub fn means(&self, app: &AppId) -> bool {
-        let is_executable =
-            app.kind == AppKind::Executable && self.executable.as_deref() == Some(&*app.name);
+        let is_executable = app.kind == AppKind::Executable
+            && (self.executable.as_deref() == Some(&*app.name) || self.lies_there(&app.name));
         is_executable || matches(app, &self.text)
     }
 
-    /// The last part of the path of the executable that it means, if it means one.
-    pub fn executable_name(&self) -> &str {
+    /// Whether it is a program in that directory, but what waits there for crashes.
+    fn lies_there(&self, path: &str) -> bool {
+        let split = path.rsplit_once('/');
+        let base = split.filter(|(directory, _)| self.directory.as_deref() == Some(directory));
+        base.is_some_and(|(_, base)| !base.contains("crash"))
+    }
+
+    /// The last parts of the paths by which the executable that it means, if it means one, may be executed: what was typed, and
+    /// where that leads.
+    pub fn executable_names(&self) -> [&str; 2] {
         let id = || self.text.strip_prefix("executable:")?.rsplit_once('@');
-        let path = || id().map_or(&*self.text, |(name, _owner)| name);
-        base_name(self.executable.as_deref().unwrap_or_else(path))
+        let typed = base_name(id().map_or(&*self.text, |(name, _owner)| name));
+        [typed, self.executable.as_deref().map_or(typed, base_name)]
     }
 }
 

@@ -717,18 +717,65 @@ fn words_are_read_where_they_may_name_what_is_looked_for() {
 #[test]
 fn what_was_typed_names_an_executable() {
     for (text, executable, expected) in [
-        ("gimp", None, "gimp"),
-        ("gimp", Some("/usr/bin/gimp-2.10"), "gimp-2.10"),
-        ("/opt/x/run@2.py", None, "run@2.py"),
-        ("executable:/opt/x/run@2.py@1000", None, "run@2.py"),
-        ("python -m x", None, "python -m x"),
+        ("gimp", None, ["gimp", "gimp"]),
+        ("gimp", Some("/usr/bin/gimp-2.10"), ["gimp", "gimp-2.10"]),
+        ("/opt/x/run@2.py", None, ["run@2.py", "run@2.py"]),
+        (
+            "executable:/opt/x/run@2.py@1000",
+            None,
+            ["run@2.py", "run@2.py"],
+        ),
+        ("python -m x", None, ["python -m x", "python -m x"]),
     ] {
         let named = Named {
             text: text.into(),
             executable: executable.map(Into::into),
+            directory: None,
         };
-        assert_eq!(named.executable_name(), expected, "{text}");
+        assert_eq!(named.executable_names(), expected, "{text}");
     }
+}
+
+/// `libreoffice` is a link to a shell's script in a directory of its own, which executes what lies there.
+#[test]
+fn a_command_that_is_a_script_means_what_that_runs() {
+    let named = Named {
+        text: "libreoffice".into(),
+        executable: Some("/usr/lib/libreoffice/program/soffice".into()),
+        directory: Some("/usr/lib/libreoffice/program".into()),
+    };
+    for (id, expected) in [
+        ("executable:/usr/bin/libreoffice@1000", true),
+        ("executable:/usr/lib/libreoffice/program/soffice@1000", true),
+        (
+            "executable:/usr/lib/libreoffice/program/oosplash@1000",
+            true,
+        ),
+        (
+            "executable:/usr/lib/libreoffice/program/crash_handler@1000",
+            false,
+        ),
+        ("executable:/usr/lib/libreoffice/sub/program@1000", false),
+        ("desktop:libreoffice-writer@1000", false),
+        (
+            "unit:/usr/lib/libreoffice/program/soffice.service@1000",
+            false,
+        ),
+    ] {
+        assert_eq!(named.means(&app_id(id)), expected, "{id}");
+    }
+    // What these start of each other is one application.
+    let at = |pid, name: &str| {
+        let path = format!("/usr/lib/libreoffice/program/{name}");
+        process(pid, 5, &[&path], "0::/")
+    };
+    let shell = process(5, 5, &["/bin/bash"], "0::/");
+    let chain = [at(9, "soffice.bin"), at(8, "oosplash"), shell];
+    let around = Surroundings {
+        listed: vec![named],
+        ..around()
+    };
+    assert_eq!(identify(&chain, &around).map(|found| found.main), Some(8));
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn find(name: &OsStr) -> Option<PathBuf> {
 }
 
 /// The words that run a script: its interpreter with its argument, the script, and the script's arguments.
-fn interpreted(file: &Path, words: &[OsString]) -> Option<Vec<OsString>> {
+pub fn interpreted(file: &Path, words: &[OsString]) -> Option<Vec<OsString>> {
     // To open a FIFO waits for a writer, and to open a device may do something.
     if !file.is_file() {
         return None;

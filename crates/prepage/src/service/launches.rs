@@ -301,7 +301,7 @@ impl Service {
     /// Programs were executed.
     pub(super) fn see_execs(&mut self) {
         let is_any = self.config.service.launches == LaunchPolicy::Interactive;
-        let listed = self.around.listed.iter().map(Named::executable_name);
+        let listed = self.around.listed.iter().flat_map(Named::executable_names);
         let mut names: BTreeSet<&str> = listed.collect();
         // What is listed may be the name of a unit, a container or a desktop entry.
         let mut has_groups = !names.is_empty();
