@@ -151,6 +151,35 @@ const FLATPAK: Wrapper = (
 /// Likewise.
 const SNAP: Wrapper = ("snap", b"r", "--command --hook --revision", 0);
 
+/// Commands that run another where only they find it, in an environment or a package of their own, with the word that has them do
+/// so before their options.
+const RUNNERS: [(Wrapper, Option<&str>); 8] = [
+    (("bundle", b"", "--gemfile", 0), Some("exec")),
+    (("gtk-launch", b"", "", 0), None),
+    (
+        (
+            "npx",
+            b"cpw",
+            "--cache --call --package --registry --workspace",
+            0,
+        ),
+        None,
+    ),
+    (("pdm", b"p", "--project --venv", 0), Some("run")),
+    (("pipenv", b"", "", 0), Some("run")),
+    (("poetry", b"CP", "--directory --project", 0), Some("run")),
+    (("uv", UV_LETTERS, UV_NAMES, 0), Some("run")),
+    (("uvx", UV_LETTERS, UV_NAMES, 0), None),
+];
+
+const UV_LETTERS: &[u8] = b"CPbcfipw";
+
+const UV_NAMES: &str = "--allow-insecure-host --build-constraints --cache-dir --color --config-file --config-setting \
+    --constraints --default-index --directory --env-file --exclude-newer --extra --extra-index-url --find-links --fork-strategy \
+    --from --group --index --index-strategy --index-url --keyring-provider --link-mode --no-binary-package --no-build-package \
+    --no-extra --no-group --only-group --overrides --package --prerelease --project --python --python-platform \
+    --refresh-package --reinstall-package --resolution --upgrade-package --with --with-editable --with-requirements";
+
 /// Options of bwrap(1) with two values; with none are those below, and `--unshare-...`; `--overlay` has three, all others one.
 const BWRAP_TWO: [&str; 14] = [
     "--bind",
@@ -244,6 +273,23 @@ pub fn in_other_root<'a>(name: &str, words: &'a [String]) -> Option<(String, &'a
         }
         _ => None,
     }
+}
+
+/// Whether a program of this name may run others where only it finds them.
+pub fn is_runner(name: &str) -> bool {
+    RUNNERS.iter().any(|((runner, ..), _)| *runner == name)
+}
+
+/// The words of the command that such a program is told to run, after its own name and the word that tells it to.
+pub fn by_runner<'a>(name: &str, words: &'a [String]) -> Option<(String, &'a [String])> {
+    let (own, told) = RUNNERS.iter().find(|((runner, ..), _)| *runner == name)?;
+    let mut rest = words.get(1..)?;
+    let mut by = name.to_owned();
+    if let Some(told) = told {
+        rest = rest.strip_prefix(&[(*told).to_owned()])?;
+        by = format!("{name} {told}");
+    }
+    Some((by, after_own(own, rest)?))
 }
 
 /// The code that a shell, or a program that hands it to one, is given by these words, which begin with itself, and the
@@ -469,6 +515,32 @@ mod tests {
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let found = in_other_root(&words[0], &words);
+            let found = found.map(|(by, command)| format!("{by}: {}", command.join(" ")));
+            assert_eq!(found.as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_runner_is_told_to_run_follows_its_options() {
+        for (line, expected) in [
+            ("uv run a.py b", Some("uv run: a.py b")),
+            (
+                "uv run --with x -p 3.12 --isolated -- a.py",
+                Some("uv run: a.py"),
+            ),
+            ("uv run -m http.server", Some("uv run: http.server")),
+            ("uv run", None),
+            ("uv sync run", None),
+            ("uvx --from x ruff check", Some("uvx: ruff check")),
+            ("poetry run -C /x black .", Some("poetry run: black .")),
+            ("poetry install", None),
+            ("npx -y eslint .", Some("npx: eslint .")),
+            ("bundle exec rake", Some("bundle exec: rake")),
+            ("gtk-launch org.x.Y", Some("gtk-launch: org.x.Y")),
+            ("gimp run x", None),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let found = by_runner(&words[0], &words);
             let found = found.map(|(by, command)| format!("{by}: {}", command.join(" ")));
             assert_eq!(found.as_deref(), expected, "{line}");
         }

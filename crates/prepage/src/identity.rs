@@ -21,7 +21,8 @@
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
 //! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is
-//! named by what it runs; where that has another root directory, by both (`flatpak run org.x.Y`, `snap run x`).
+//! named by what it runs; where that has another root directory, or only it finds that, by both (`flatpak run org.x.Y`,
+//! `snap run x`, `uv run /home/u/x.py`).
 //!
 //! A shell that is given code by `-c`, or who hands it to one (`script -c`), is named by a digest of that,
 //! `dash -c 85944171f73967e8`, so that different code is different applications. Where it is one simple command
@@ -32,7 +33,7 @@
 //! where an AppImage mounts itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
 use crate::cgroups::{Hierarchies, Membership};
-use crate::interpreters::{code_of, is_interpreter, run_by, script_of};
+use crate::interpreters::{code_of, is_interpreter, run_by, run_by_runner, script_of};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::shell::is_shell;
 use prepage_core::wrappers;
@@ -666,7 +667,7 @@ pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
 }
 
 /// Whether these names may hold that of an executable's process by its words, as far as the executable and the words alone tell: by what
-/// it interprets, or by whatever it runs in another root directory. Words are read only where they matter.
+/// it interprets, or by whatever it runs in another root directory or where only it finds it. Words are read only where they matter.
 pub fn may_be_named_by_words(
     exe: &str,
     words: impl FnOnce() -> Vec<String>,
@@ -680,8 +681,10 @@ pub fn may_be_named_by_words(
         };
         name_by_words(&process, base)
     };
+    let runs = |name: &str| wrappers::is_runner(base_name(name));
     wrappers::has_other_root(base)
-        || is_interpreter(base) && name().is_some_and(|name| is_named(&name))
+        || runs(base)
+        || is_interpreter(base) && name().is_some_and(|name| runs(&name) || is_named(&name))
 }
 
 /// What names a process, whose executable has this name, by its words.
@@ -715,7 +718,8 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
         return Some(format!("{by} {}", program_name(&run_by(process, command))?));
     }
     let name = name_by_words(process, base_name(exe)).unwrap_or_else(|| exe.to_owned());
-    Some(without_mount_number(name))
+    let run = run_by_runner(process, base_name(&name));
+    Some(run.unwrap_or_else(|| without_mount_number(name)))
 }
 
 /// Random letters at the end of the name of an AppImage's mount.

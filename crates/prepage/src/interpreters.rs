@@ -3,6 +3,7 @@
 use crate::identity::{ProcessFacts, base_name};
 use prepage_core::shell::{digest, is_shell};
 use prepage_core::wrappers;
+use std::path::Path;
 
 /// A process that these words would run in the same directory.
 pub fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
@@ -11,6 +12,19 @@ pub fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
         arguments: words.to_vec(),
         ..process.clone()
     }
+}
+
+/// What a runner of this name is told to run by a process, and how, if it is one: `uv run /home/u/x.py`, `poetry run black`.
+pub fn run_by_runner(process: &ProcessFacts, name: &str) -> Option<String> {
+    let (by, command) = wrappers::by_runner(name, arguments_from(process, name))?;
+    let file = command.first()?;
+    let script = script_of(&run_by(process, command), base_name(file));
+    let is_path = file.contains('/') || Path::new(file).extension().is_some_and(|e| e == "py");
+    let run = script.unwrap_or_else(|| match is_path {
+        true => absolute(file, process),
+        false => file.clone(),
+    });
+    Some(format!("{by} {run}"))
 }
 
 /// The arguments from the first on that ends so.

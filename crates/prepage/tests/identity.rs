@@ -533,6 +533,30 @@ fn programs_and_what_they_interpret() {
             &["/usr/bin/fish", "-c", "secret"],
             "fish -c ab23f0eec020c951",
         ),
+        (&["/usr/bin/uv", "run", "a.py"], "uv run /home/u/a.py"),
+        (
+            &["/usr/bin/uv", "run", "-q", "b/a.py"],
+            "uv run /home/u/b/a.py",
+        ),
+        (
+            &["/usr/bin/uv", "run", "python3", "-m", "x"],
+            "uv run python -m x",
+        ),
+        (&["/usr/bin/uv", "sync"], "/usr/bin/uv"),
+        (
+            &[
+                "/usr/bin/python3",
+                "/home/u/.local/bin/poetry",
+                "run",
+                "black",
+            ],
+            "poetry run black",
+        ),
+        (
+            &["/usr/bin/node", "/usr/bin/npx", "-y", "eslint"],
+            "npx eslint",
+        ),
+        (&["/usr/bin/node", "/usr/bin/npx"], "/usr/bin/npx"),
         (&["/usr/bin/flatpak", "list"], "/usr/bin/flatpak"),
         (&["/usr/bin/snap", "run", "x.y", "f"], "snap run x.y"),
         (&["/usr/bin/snap", "list"], "/usr/bin/snap"),
@@ -699,6 +723,13 @@ fn words_are_read_where_they_may_name_what_is_looked_for() {
         // What it names in its other root directory is not told by the last word alone.
         ("/usr/bin/flatpak", "flatpak run org.x.Y", false, true),
         ("/usr/bin/bwrap", "bwrap x", false, true),
+        ("/usr/bin/uv", "uv run x.py", false, true),
+        (
+            "/usr/bin/python3",
+            "python3 /usr/bin/poetry run x",
+            true,
+            true,
+        ),
     ] {
         let mut is_read = false;
         let words = || {
