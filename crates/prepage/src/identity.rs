@@ -20,7 +20,7 @@
 //!
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
-//! runs it (`~/.pyenv/shims/python x.py`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is
+//! runs it (`~/.pyenv/shims/python x.py`). One that is many by the name it is called by, is named by both (`rustup cargo`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is
 //! named by what it runs; where that has another root directory, or only it finds that, by both (`flatpak run org.x.Y`,
 //! `snap run x`, `uv run /home/u/x.py`).
 //!
@@ -33,7 +33,9 @@
 //! where an AppImage mounts itself, `/tmp/.mount_GimpXyZ123`, the random end is left out.
 
 use crate::cgroups::{Hierarchies, Membership};
-use crate::interpreters::{code_of, is_interpreter, run_by, run_by_runner, script_of};
+use crate::interpreters::{
+    called_as, code_of, is_interpreter, is_multi_call, run_by, run_by_runner, script_of,
+};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::shell::is_shell;
 use prepage_core::wrappers;
@@ -679,12 +681,13 @@ pub fn may_be_named_by_words(
             arguments: words(),
             ..ProcessFacts::default()
         };
-        name_by_words(&process, base)
+        name_by_words(&process, base).or_else(|| called_as(&process, base))
     };
     let runs = |name: &str| wrappers::is_runner(base_name(name));
     wrappers::has_other_root(base)
         || runs(base)
-        || is_interpreter(base) && name().is_some_and(|name| runs(&name) || is_named(&name))
+        || (is_interpreter(base) || is_multi_call(base))
+            && name().is_some_and(|name| runs(&name) || is_named(&name))
 }
 
 /// What names a process, whose executable has this name, by its words.
@@ -717,7 +720,9 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
     if let Some((by, command)) = wrappers::in_other_root(base_name(exe), &process.arguments) {
         return Some(format!("{by} {}", program_name(&run_by(process, command))?));
     }
-    let name = name_by_words(process, base_name(exe)).unwrap_or_else(|| exe.to_owned());
+    let by_words = name_by_words(process, base_name(exe));
+    let by_words = by_words.or_else(|| called_as(process, base_name(exe)));
+    let name = by_words.unwrap_or_else(|| exe.to_owned());
     let run = run_by_runner(process, base_name(&name));
     Some(run.unwrap_or_else(|| without_mount_number(name)))
 }

@@ -189,6 +189,36 @@ pub fn code_of(process: &ProcessFacts, base: &str) -> Option<String> {
     Some(format!("{name} -c {:016x}", digest(code)))
 }
 
+/// Programs that are many by the name that they are called by.
+const MULTI_CALL: [&str; 7] = [
+    "busybox",
+    "coreutils",
+    "julialauncher",
+    "mise",
+    "rustup",
+    "toybox",
+    "volta-shim",
+];
+
+/// Whether a program of this name is one of many by its words.
+pub fn is_multi_call(base: &str) -> bool {
+    MULTI_CALL.contains(&base)
+}
+
+/// What such a program is by the name that it is called by, `rustup cargo`; by an interpreter's, as a version manager's shim is,
+/// what that interprets.
+pub fn called_as(process: &ProcessFacts, base: &str) -> Option<String> {
+    // A login shell's begins with a dash.
+    let name = called(process).trim_start_matches('-');
+    if !is_multi_call(base) || name.is_empty() || name == base {
+        return None;
+    }
+    let script = (!is_shell(name))
+        .then(|| script_of(process, name))
+        .flatten();
+    script.or_else(|| Some(format!("{base} {name}")))
+}
+
 /// What it is called by: one program may be many, and a shell where it is called by a shell's name.
 fn called(process: &ProcessFacts) -> &str {
     process.arguments.first().map_or("", |name| base_name(name))

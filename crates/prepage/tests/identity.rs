@@ -566,6 +566,42 @@ fn programs_and_what_they_interpret() {
     }
 }
 
+#[test]
+fn programs_that_are_many_are_known_by_what_they_are_called() {
+    for (exe, words, name) in [
+        ("/home/u/.cargo/bin/rustup", "cargo build", "rustup cargo"),
+        (
+            "/home/u/.cargo/bin/rustup",
+            "/home/u/.cargo/bin/rustc x.rs",
+            "rustup rustc",
+        ),
+        (
+            "/home/u/.cargo/bin/rustup",
+            "rustup update",
+            "/home/u/.cargo/bin/rustup",
+        ),
+        ("/usr/bin/mise", "node x.js", "/home/u/x.js"),
+        ("/usr/bin/mise", "python -m x", "python -m x"),
+        ("/usr/bin/mise", "python", "mise python"),
+        ("/home/u/.volta/bin/volta-shim", "yarn", "volta-shim yarn"),
+        (
+            "/opt/juliaup/julialauncher",
+            "julia -t 4 x.jl",
+            "/home/u/x.jl",
+        ),
+        ("/bin/busybox", "vi x", "busybox vi"),
+        ("/bin/busybox", "-sh", "busybox sh"),
+        ("/bin/busybox", "sh /x.sh", "/x.sh"),
+        ("/bin/busybox", "sh -c secret", "sh -c ab23f0eec020c951"),
+        ("/usr/bin/git", "git-shell x", "/usr/bin/git"),
+    ] {
+        let mut process = process(50, 50, &[exe], "0::/");
+        process.arguments = words.split(' ').map(str::to_owned).collect();
+        let app = found(&[process]).app.to_string();
+        assert_eq!(app, format!("executable:{name}@1000"), "{words}");
+    }
+}
+
 /// They show the path that they have in Windows.
 #[test]
 fn programs_that_wine_runs_are_known_by_their_names() {
@@ -724,6 +760,8 @@ fn words_are_read_where_they_may_name_what_is_looked_for() {
         ("/usr/bin/flatpak", "flatpak run org.x.Y", false, true),
         ("/usr/bin/bwrap", "bwrap x", false, true),
         ("/usr/bin/uv", "uv run x.py", false, true),
+        ("/usr/bin/mise", "node x.py", true, true),
+        ("/usr/bin/mise", "node y.js", true, false),
         (
             "/usr/bin/python3",
             "python3 /usr/bin/poetry run x",
