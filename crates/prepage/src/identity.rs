@@ -20,9 +20,10 @@
 //!
 //! A program is named by its executable's path; an interpreter by the path of what it interprets
 //! (`python3 x.py`: the script; `python3 -m x`; `java -jar x.jar`), also where a version manager's shim of that name
-//! runs it (`~/.pyenv/shims/python x.py`). One that is many by the name it is called by, is named by both (`rustup cargo`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is
-//! named by what it runs; where that has another root directory, or only it finds that, by both (`flatpak run org.x.Y`,
-//! `snap run x`, `uv run /home/u/x.py`).
+//! runs it (`~/.pyenv/shims/python x.py`). One that is many by the name it is called by, is named by both
+//! (`rustup cargo`). What only runs another program ([`prepage_core::wrappers`]) is not that program: it is named by what it
+//! runs; where that has another root directory, or only it finds that, by both (`flatpak run org.x.Y`, `snap run x`,
+//! `uv run /home/u/x.py`).
 //!
 //! A shell that is given code by `-c`, or who hands it to one (`script -c`), is named by a digest of that,
 //! `dash -c 85944171f73967e8`, so that different code is different applications. Where it is one simple command

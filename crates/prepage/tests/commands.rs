@@ -527,6 +527,14 @@ fn what_an_application_leaves_to_itself_is_known_by_its_own_name() {
         let said = service.call(&["track", "--pid", &pid.to_string()]);
         assert!(said.contains(name), "{said}: {name}");
     }
+    // The group that it was found by twice is one copy of it.
+    let status = service.json(&["status"]);
+    let apps = status["apps"].as_array().expect("an array");
+    let files = apps
+        .iter()
+        .find(|a| a["app"] == "desktop:org.prepage.Files@0");
+    let members = files.expect("it is tracked")["members"].as_str();
+    assert!(!members.expect("text").contains(", "), "{status}");
 }
 
 /// Whoever names a file chooses what is printed of it, to root's terminal and to the log.

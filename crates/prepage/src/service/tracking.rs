@@ -202,11 +202,16 @@ impl Service {
         };
         let before = known.clone();
         for copy in copies {
-            if known.contains(&copy) {
+            let is_same = |one: &RunningCopy| one.members == copy.members;
+            // A control group is one copy, whichever of its processes it was found by.
+            if known
+                .iter()
+                .any(|one| is_same(one) && (one.main != 0 || copy.main == 0))
+            {
                 continue;
             }
             // The same process at the top: its processes are to be found elsewhere now.
-            known.retain(|one| one.main != copy.main || one.main == 0);
+            known.retain(|one| !is_same(one) && (one.main != copy.main || one.main == 0));
             match known.len() < COPIES_MAX {
                 true => known.push(copy),
                 false => log_warning!("no more than {COPIES_MAX} copies of {app} are followed"),
