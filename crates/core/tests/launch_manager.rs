@@ -362,6 +362,13 @@ fn what_hands_a_file_to_a_running_one_is_no_launch() {
     let (_, outcome) = launch(&mut state, &app, &[], &params);
     assert_eq!(outcome, Learned::Generation);
     assert_eq!(state.sequence.pages(), app.pages());
+    // Without end it says that the first was no launch like the others.
+    let mut state = first();
+    let outcomes = (0..64).map(|_| part_launch(&mut state, &app, 4, 0, &params));
+    let outcomes: Vec<Learned> = outcomes.collect();
+    let (last, before) = outcomes.split_last().expect("there are some");
+    assert!(before.iter().all(|outcome| *outcome == Learned::Nothing));
+    assert_eq!(*last, Learned::Off(OffReason::Unsteady));
     // It is one where it is cold, or uses as much as others.
     for (files, device_pages) in [(4, 400), (5, 0)] {
         let mut state = first();

@@ -35,6 +35,10 @@ const UNUSABLE_TRACED_MAX: u32 = 2;
 /// recorded only when it is checked, and checked as rarely as where recording costs time.
 const UNUSABLE_MAX: u32 = 4;
 
+/// So many recordings in a row that used too little of the first one's files to be launches of the same ([`is_handed_over`]) say
+/// that the first was the odd one, as a `git clone` before many `git status`: it is learned anew, after a while.
+const HANDED_OVER_MAX: u32 = 64;
+
 /// The phases of FAST section 4.4, and one more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -72,7 +76,8 @@ pub struct LaunchState {
     pub phase: Phase,
     /// n_init: recordings learned from in the profiling phase.
     pub n_init: u32,
-    /// n_pref: launches in the prefetch phase since the miss ratio was checked.
+    /// n_pref: launches in the prefetch phase since the miss ratio was checked. In the profiling phase, recordings in a row that
+    /// were no launches ([`HANDED_OVER_MAX`]).
     pub n_pref: u32,
     /// Recordings of cold launches that the sequence was refined by.
     pub n_refined: u32,
@@ -431,8 +436,13 @@ fn profile(
     params: &LaunchParams,
 ) -> Learned {
     if is_handed_over(&state.sequence, recording, measured) {
-        return Learned::Nothing;
+        state.n_pref = state.n_pref.saturating_add(1);
+        return match state.n_pref < HANDED_OVER_MAX {
+            true => Learned::Nothing,
+            false => switch_off(state, OffReason::Unsteady, params),
+        };
     }
+    state.n_pref = 0;
     let LaunchState {
         sequence,
         n_init,
