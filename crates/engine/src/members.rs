@@ -217,14 +217,25 @@ impl Roster {
         MEMBERS_MAX.min(self.owner_members_max.saturating_sub(of_others))
     }
 
+    /// The processes of other applications that are process trees: such a tree in an application's control group is none of it.
+    fn trees_of_others(&self, app: &AppId) -> BTreeSet<i32> {
+        let others = self.apps.iter().filter(|(other, _)| *other != app);
+        let copies = others.flat_map(|(_, followed)| &followed.copies);
+        let trees = copies.filter(|(copy, _)| matches!(copy, Members::Tree(_)));
+        trees.flat_map(|(_, pids)| pids).copied().collect()
+    }
+
     /// Looks which processes there are now. Returns an event for each instance that ended or began.
     pub fn refresh(&mut self, app: &AppId) -> Vec<Event> {
-        let members_max = self.members_max(app);
+        let (members_max, trees) = (self.members_max(app), self.trees_of_others(app));
         let Some(followed) = self.apps.get_mut(app) else {
             return Vec::new();
         };
         for (copy, pids) in &mut followed.copies {
             *pids = pids_of(copy);
+            if matches!(copy, Members::Cgroup(_)) {
+                pids.retain(|pid| !trees.contains(pid));
+            }
         }
         let present = followed.copies.iter().flat_map(|(_, pids)| pids);
         let present: BTreeSet<i32> = present.copied().collect();
@@ -336,6 +347,7 @@ mod tests {
     use super::*;
     use prepage_core::identity::AppKind;
     use prepage_kernel::page::page_size;
+    use prepage_kernel::testing::group::{Group, memory};
     use prepage_kernel::testing::machine::eventually;
     use prepage_kernel::testing::sleeping::Sleeping;
     use std::sync::mpsc::{Sender, channel};
@@ -401,6 +413,25 @@ mod tests {
         drop(release);
         eventually("it is asked again", || roster.refresh(&app).len() == 1);
         assert_eq!(roster.app_of(process.pid()), Some(&app));
+    }
+
+    #[test]
+    fn a_process_tree_in_the_group_of_another_application_is_none_of_that() {
+        let group = Group::create(&memory());
+        let processes = [(); 2].map(|()| Sleeping::spawn());
+        let pids = processes.each_ref().map(Sleeping::pid);
+        pids.iter().for_each(|pid| group.write("cgroup.procs", pid));
+        let [files, opened] = ["files", "opened"].map(|name| app(name, 0));
+        let mut roster = Roster::new();
+        roster.follow(&files, &[Members::Cgroup(group.0.directory.clone())]);
+        assert_eq!(roster.refresh(&files).len(), 2);
+        roster.follow(&opened, &[Members::Tree(pids[1])]);
+        assert_eq!(roster.refresh(&opened).len(), 1);
+        assert_eq!(roster.refresh(&files).len(), 1, "one has left it");
+        let owners = || pids.map(|pid| roster.app_of(pid).cloned());
+        assert_eq!(owners(), [Some(files.clone()), Some(opened.clone())]);
+        roster.unfollow(&opened);
+        assert_eq!(roster.refresh(&files).len(), 1, "it is in there again");
     }
 
     #[test]

@@ -527,6 +527,9 @@ fn what_an_application_leaves_to_itself_is_known_by_its_own_name() {
         let said = service.call(&["track", "--pid", &pid.to_string()]);
         assert!(said.contains(name), "{said}: {name}");
     }
+    // What it opened is switched to by itself.
+    let switch = service.json(&["switch", "begin", "--pid", &left[1].to_string()]);
+    assert_eq!(switch["app"], opened, "{switch}");
     // The group that it was found by twice is one copy of it.
     let status = service.json(&["status"]);
     let apps = status["apps"].as_array().expect("an array");

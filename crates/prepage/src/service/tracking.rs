@@ -9,7 +9,7 @@ use crate::discover;
 use crate::identity::Identity;
 use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
-use prepage_core::identity::AppId;
+use prepage_core::identity::{AppId, AppKind};
 use prepage_core::machine::{APPS_MAX, Event, Nanos};
 use prepage_engine::accounts::accountable;
 use prepage_engine::store::TrackedBy;
@@ -429,14 +429,30 @@ impl Service {
             .filter_map(|g| self.around.hierarchies.directory(g))
             .collect();
         let ancestry: Vec<i32> = discover::ancestry(pid).collect();
-        let belongs = |members: &Members| match members {
-            Members::Cgroup(directory) => directories.iter().any(|d| d.starts_with(directory)),
-            Members::Tree(root) => ancestry.contains(root),
-        };
-        if let Some(app) = self.tracking.find(belongs) {
+        let is_below =
+            |members: &Members| matches!(members, Members::Tree(root) if ancestry.contains(root));
+        if let Some(app) = self.tracking.find(is_below) {
             return Some(app.clone());
         }
-        let identity = discover::identify(pid, &self.around).ok().flatten()?;
+        let is_inside = |members: &Members| matches!(members, Members::Cgroup(group) if directories.iter().any(|d| d.starts_with(group)));
+        let of_group = self.tracking.find(is_inside).cloned();
+        let is_plain = |app: &AppId| {
+            let is_unit = matches!(app.kind, AppKind::Desktop | AppKind::Unit);
+            !is_unit || self.tracking.copies(app).any(|copy| copy.main == pid)
+        };
+        if let Some(app) = of_group.as_ref().filter(|app| is_plain(app)) {
+            return Some(app.clone());
+        }
+        let identity = discover::identify(pid, &self.around).ok().flatten();
+        // What is in a unit's group, and is by itself, is none of that unit.
+        let is_other = |app: &AppId, own: &Identity| {
+            matches!(own.members, Members::Tree(_)) && own.app != *app
+        };
+        let identity = match (of_group, identity) {
+            (Some(app), Some(own)) if is_other(&app, &own) => own,
+            (Some(app), _) => return Some(app),
+            (None, own) => own?,
+        };
         let app = identity.app.clone();
         self.meet(identity);
         self.tracking.contains(&app).then_some(app)
