@@ -35,7 +35,7 @@
 
 use crate::cgroups::{Hierarchies, Membership};
 use crate::interpreters::{
-    called_as, code_of, is_interpreter, is_multi_call, run_by, run_by_runner, script_of,
+    STEPS_MAX, called_as, code_of, is_interpreter, is_multi_call, run_by, run_by_runner, script_of,
 };
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::shell::is_shell;
@@ -190,6 +190,10 @@ fn begun_elsewhere<'a>(
     let is_unit = matches!(copy.app.kind, AppKind::Desktop | AppKind::Unit);
     let is_of_user = is_unit && group.path.split('/').any(is_manager);
     let at = chain.iter().position(|process| process.pid == copy.main)?;
+    // It is not in there any more, and was among the first that were.
+    if chain[..=at].iter().any(|process| process.has_left_groups) {
+        return None;
+    }
     let parent = chain.get(at + 1).filter(|parent| is_inside(parent, &group));
     (is_of_user && parent.is_none()).then_some((&chain[at], group))
 }
@@ -250,9 +254,20 @@ pub struct Named {
 impl Named {
     /// Whether it means this application.
     pub fn means(&self, app: &AppId) -> bool {
+        let executable = self.executable.as_deref();
         let is_executable = app.kind == AppKind::Executable
-            && (self.executable.as_deref() == Some(&*app.name) || self.lies_there(&app.name));
+            && (executable == Some(&*app.name)
+                || executable.is_some_and(|file| self.calls(file, &app.name))
+                || self.lies_there(&app.name));
         is_executable || matches(app, &self.text)
+    }
+
+    /// Whether it is what this file is called that is many by their names, `rustup cargo`.
+    fn calls(&self, file: &str, name: &str) -> bool {
+        let called = name
+            .strip_prefix(base_name(file))
+            .and_then(|n| n.strip_prefix(' '));
+        is_multi_call(base_name(file)) && called == Some(base_name(&self.text))
     }
 
     /// Whether it is a program in that directory, but what waits there for crashes.
@@ -699,9 +714,11 @@ fn name_by_words(process: &ProcessFacts, base: &str) -> Option<String> {
 /// Whether what a process runs is told by its words, where these are only those before the first that is not known.
 pub fn is_told(process: &ProcessFacts) -> bool {
     let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    let is_whole =
+        |name: &str| !wrappers::is_runner(name) || run_by_runner(process, name).is_some();
     match is_interpreter(base) {
-        true => script_of(process, base).is_some(),
-        false => !wrappers::is_wrapper(base) || runs_in_other_root(process),
+        true => script_of(process, base).is_some_and(|script| is_whole(base_name(&script))),
+        false => is_whole(base) && (!wrappers::is_wrapper(base) || runs_in_other_root(process)),
     }
 }
 
@@ -712,6 +729,12 @@ pub fn base_name(path: &str) -> &str {
 
 /// The executable's path, or what it interprets or runs.
 fn program_name(process: &ProcessFacts) -> Option<String> {
+    name_within(process, STEPS_MAX)
+}
+
+/// The same in so many steps; `None` where these do not lead to its end.
+fn name_within(process: &ProcessFacts, steps: usize) -> Option<String> {
+    let left = steps.checked_sub(1)?;
     let exe = process.exe.as_deref()?;
     // The kernel appends this once the file was replaced by an update.
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
@@ -719,7 +742,8 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
         return Some(name);
     }
     if let Some((by, command)) = wrappers::in_other_root(base_name(exe), &process.arguments) {
-        return Some(format!("{by} {}", program_name(&run_by(process, command))?));
+        let run = name_within(&run_by(process, command), left)?;
+        return Some(format!("{by} {run}"));
     }
     let by_words = name_by_words(process, base_name(exe));
     let by_words = by_words.or_else(|| called_as(process, base_name(exe)));

@@ -5,6 +5,9 @@ use prepage_core::shell::{digest, is_shell};
 use prepage_core::wrappers;
 use std::path::Path;
 
+/// Programs that run others, one run by the other, that are followed. Words are whatever somebody wrote.
+pub const STEPS_MAX: usize = 16;
+
 /// A process that these words would run in the same directory.
 pub fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
     ProcessFacts {
@@ -16,7 +19,7 @@ pub fn run_by(process: &ProcessFacts, words: &[String]) -> ProcessFacts {
 
 /// What a runner of this name is told to run by a process, and how, if it is one: `uv run /home/u/x.py`, `poetry run black`.
 pub fn run_by_runner(process: &ProcessFacts, name: &str) -> Option<String> {
-    let (by, command) = wrappers::by_runner(name, arguments_from(process, name))?;
+    let (by, command) = wrappers::by_runner(name, from_end(&process.arguments, name))?;
     let file = command.first()?;
     let script = script_of(&run_by(process, command), base_name(file));
     let is_path = file.contains('/') || Path::new(file).extension().is_some_and(|e| e == "py");
@@ -27,9 +30,8 @@ pub fn run_by_runner(process: &ProcessFacts, name: &str) -> Option<String> {
     Some(format!("{by} {run}"))
 }
 
-/// The arguments from the first on that ends so.
-fn arguments_from<'a>(process: &'a ProcessFacts, end: &str) -> &'a [String] {
-    let words = &process.arguments;
+/// The words from the first on that ends so.
+fn from_end<'a>(words: &'a [String], end: &str) -> &'a [String] {
     let at = words.iter().position(|word| word.ends_with(end));
     &words[at.unwrap_or(words.len())..]
 }
@@ -119,6 +121,11 @@ pub fn is_interpreter(base: &str) -> bool {
 /// What this process, whose executable has this name, interprets: the path of a script, or how a module or a Windows program is called.
 /// `None` where that is no interpreter, or what it runs has no name.
 pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
+    script_within(process, base, STEPS_MAX)
+}
+
+fn script_within(process: &ProcessFacts, base: &str, steps: usize) -> Option<String> {
+    let left = steps.checked_sub(1)?;
     let arguments = process.arguments.get(1..)?;
     if is_wine(base) {
         return windows_program(&process.arguments);
@@ -128,8 +135,8 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
         return None;
     }
     if stem == "beam.smp" {
-        let given = arguments_from(process, "-extra");
-        return script_of(&run_by(process, given), "elixir");
+        let given = from_end(arguments, "-extra");
+        return script_within(&run_by(process, given), "elixir", left);
     }
     // Two names of one.
     let stem = if stem == "iex" { "elixir" } else { stem };
@@ -169,8 +176,8 @@ pub fn script_of(process: &ProcessFacts, base: &str) -> Option<String> {
                 let name = base_name(&script);
                 // What is called as an interpreter is one: `wine`, `elixir` and version managers' shims, which are shells' scripts.
                 let is_one = is_interpreter(name) && !is_shell(name);
-                let words = arguments_from(process, name);
-                let run = is_one.then(|| script_of(&run_by(process, words), name));
+                let words = from_end(arguments, name);
+                let run = is_one.then(|| script_within(&run_by(process, words), name, left));
                 return run.flatten().or(Some(script));
             }
         }

@@ -5,8 +5,8 @@ mod common;
 use common::app_id;
 use prepage::cgroups::{Hierarchies, Membership};
 use prepage::identity::{
-    Identity, Named, ProcessFacts, Surroundings, by_itself, identify, is_first_of_unit, matches,
-    may_be_named_by_words,
+    Identity, Named, ProcessFacts, Surroundings, by_itself, identify, is_first_of_unit, is_told,
+    matches, may_be_named_by_words,
 };
 use prepage_engine::Members;
 use prepage_kernel::{cgroup, mountinfo};
@@ -244,6 +244,13 @@ fn what_is_left_to_itself_in_the_group_of_another_program_is_no_part_of_that() {
         assert_eq!(begun, found(&by_manager), "{line}");
         let begun_by = of(40, "/usr/lib/app/helper", &groups);
         let chain = [main.clone(), begun_by];
+        assert_eq!(as_found(&chain, &first), found(&chain), "{line}");
+        // So is what has left the group, in which others of it are, and what its launcher has left there is older than these.
+        let left = ProcessFacts {
+            has_left_groups: true,
+            ..main
+        };
+        let chain = [left];
         assert_eq!(as_found(&chain, &first), found(&chain), "{line}");
     }
 }
@@ -602,6 +609,34 @@ fn programs_that_are_many_are_known_by_what_they_are_called() {
     }
 }
 
+/// Words are whatever somebody wrote, and a script may be called as what interprets it.
+#[test]
+fn what_is_named_by_words_without_end_is_named_in_time() {
+    for (words, name) in [
+        ("python3 python3", "/home/u/python3"),
+        ("python3 tools/python", "/home/u/tools/python"),
+        ("node node node", "/home/u/node"),
+        ("python3 node x.js", "/home/u/x.js"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let exe = format!("/usr/bin/{}", words[0]);
+        let process = process(50, 50, &[&[exe.as_str()], &words[1..]].concat(), "0::/");
+        let app = found(&[process]).app.to_string();
+        assert_eq!(app, format!("executable:{name}@1000"), "{words:?}");
+    }
+    for pair in [["bwrap", "bwrap"], ["python3", "perl"], ["uv", "run"]] {
+        let words = pair.repeat(2_048);
+        let mut process = process(50, 50, &words, "0::/");
+        process.exe = Some(format!("/usr/bin/{}", pair[0]));
+        let chain = [process];
+        let named = identify(&chain, &around()).map(|identity| identity.app.name.len());
+        assert!(
+            named.is_none_or(|bytes| bytes < 1_000),
+            "{pair:?}: {named:?}"
+        );
+    }
+}
+
 /// They show the path that they have in Windows.
 #[test]
 fn programs_that_wine_runs_are_known_by_their_names() {
@@ -783,6 +818,25 @@ fn words_are_read_where_they_may_name_what_is_looked_for() {
     assert!(may_be_named_by_words("/usr/bin/dash", words, is_named));
 }
 
+/// Of a command line the words are known before the first that is not, as a variable.
+#[test]
+fn what_a_runner_runs_is_not_told_before_its_name() {
+    for (command, expected) in [
+        (&["/usr/bin/uv", "run"][..], false),
+        (&["/usr/bin/uv", "run", "x.py"], true),
+        (&["/usr/bin/python3", "/usr/bin/poetry", "run"], false),
+        (
+            &["/usr/bin/python3", "/usr/bin/poetry", "run", "black"],
+            true,
+        ),
+        (&["/usr/bin/python3", "x.py"], true),
+        (&["/usr/bin/gcc"], true),
+    ] {
+        let process = process(50, 50, command, "0::/");
+        assert_eq!(is_told(&process), expected, "{command:?}");
+    }
+}
+
 #[test]
 fn what_was_typed_names_an_executable() {
     for (text, executable, expected) in [
@@ -803,6 +857,25 @@ fn what_was_typed_names_an_executable() {
         };
         assert_eq!(named.executable_names(), expected, "{text}");
     }
+}
+
+#[test]
+fn a_command_that_is_one_of_many_means_what_is_called_so() {
+    let means = |text: &str, executable: &str, name: &str| {
+        let named = Named {
+            text: text.into(),
+            executable: Some(executable.into()),
+            directory: None,
+        };
+        named.means(&app_id(&format!("executable:{name}@0")))
+    };
+    let rustup = "/home/u/.cargo/bin/rustup";
+    assert!(means("cargo", rustup, "rustup cargo"));
+    assert!(means("/home/u/.cargo/bin/cargo", rustup, "rustup cargo"));
+    assert!(means("rustup", rustup, rustup));
+    assert!(!means("cargo", rustup, "rustup rustc"));
+    assert!(!means("cargo", rustup, "rustup  cargo"));
+    assert!(!means("gimp", "/usr/bin/gimp-2.10", "gimp-2.10 gimp"));
 }
 
 /// `libreoffice` is a link to a shell's script in a directory of its own, which executes what lies there.

@@ -3,6 +3,7 @@
 //! An application then has one name, whether it is known by its command or by its process.
 
 use crate::identity::{ProcessFacts, is_told};
+use crate::interpreters::STEPS_MAX;
 use prepage_core::wrappers::{coded_command, wrapped};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -11,9 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a file that the kernel looks at (BINPRM_BUF_SIZE, 5.1+).
 const HEAD_BYTES: usize = 256;
-
-/// Interpreters, and commands that run others, that are followed, one after the other.
-const STEPS_MAX: usize = 16;
 
 /// Where execvp(3) looks without PATH.
 const PATH_DEFAULT: &str = "/bin:/usr/bin";

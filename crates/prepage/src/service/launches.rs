@@ -360,14 +360,16 @@ impl Service {
             return;
         }
         let is_tracked = self.tracking.contains(&identity.app);
-        let is_found = !is_tracked && self.lists(&identity);
+        // What is executed in the group of one that runs is no launch of it; a program is one wherever it runs.
+        let is_launch = || is_by_itself || !discover::joins_others(&identity);
+        // What a group's program is, takes a look at each of its processes.
+        let is_meant = || !self.around.listed.is_empty() && is_launch() && self.lists(&identity);
+        let is_found = !is_tracked && (self.around.lists(&identity.app) || is_meant());
         let is_chosen = is_tracked
             || is_found
             || self.config.service.launches == LaunchPolicy::Interactive
                 && (runs_in_other_root(&chain[0]) || !is_session_program(&chain[0]))
                 && is_interactive(exec.pid);
-        // What is executed in the group of one that runs is no launch of it; a program is one wherever it runs.
-        let is_launch = || is_by_itself || !discover::joins_others(&identity);
         if is_chosen && is_launch() {
             self.begin_launch(Launching {
                 app: identity.app.clone(),
