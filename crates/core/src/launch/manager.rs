@@ -77,7 +77,7 @@ pub struct LaunchState {
     /// n_init: recordings learned from in the profiling phase.
     pub n_init: u32,
     /// n_pref: launches in the prefetch phase since the miss ratio was checked. In the profiling phase, recordings in a row that
-    /// were no launches ([`HANDED_OVER_MAX`]).
+    /// were no launches.
     pub n_pref: u32,
     /// Recordings of cold launches that the sequence was refined by.
     pub n_refined: u32,
