@@ -253,6 +253,11 @@ fn ids_that_a_user_was_given_have_no_room_of_their_own() {
     track_all_that_may_be(&service.directory.path().join("state"));
     let given = apps.path().join("subuid");
     std::fs::write(&given, format!("{NOBODY}:{GIVEN}:65536\n")).expect("writable");
+    let has_file = std::path::Path::new("/etc/subuid").exists();
+    assert!(
+        has_file,
+        "this test needs /etc/subuid, if empty, to mount another there"
+    );
     // Of the service alone the file is another.
     let mut command = Command::new("unshare");
     let mount = "mount --bind \"$0\" /etc/subuid && exec \"$@\"";
