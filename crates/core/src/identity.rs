@@ -21,6 +21,13 @@ pub enum AppKind {
     Named,
 }
 
+impl AppKind {
+    /// Whether it is named as its systemd unit is: others may run in that one's control group.
+    pub const fn is_of_unit(self) -> bool {
+        matches!(self, Self::Desktop | Self::Unit)
+    }
+}
+
 /// An application: stable across restarts of it and of the service, the same for launch and switch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AppId {

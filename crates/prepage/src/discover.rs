@@ -258,7 +258,7 @@ pub fn main_process(pids: &[i32]) -> prepage_kernel::Result<Option<ProcessFacts>
 
 /// The program that a desktop application or a unit is, which its control group names: that of the process which names this copy.
 pub fn program_of(copy: &Identity) -> Option<AppId> {
-    if !matches!(copy.app.kind, AppKind::Desktop | AppKind::Unit) {
+    if !copy.app.kind.is_of_unit() {
         return None;
     }
     let main = match &copy.members {

@@ -187,8 +187,7 @@ fn begun_elsewhere<'a>(
 ) -> Option<(&'a ProcessFacts, Membership)> {
     let (_, _, group) = named_group(chain.first()?, around)?;
     let is_manager = |unit: &str| unit.starts_with("user@") && unit.ends_with(".service");
-    let is_unit = matches!(copy.app.kind, AppKind::Desktop | AppKind::Unit);
-    let is_of_user = is_unit && group.path.split('/').any(is_manager);
+    let is_of_user = copy.app.kind.is_of_unit() && group.path.split('/').any(is_manager);
     let at = chain.iter().position(|process| process.pid == copy.main)?;
     // It is not in there any more, and was among the first that were.
     if chain[..=at].iter().any(|process| process.has_left_groups) {
@@ -697,7 +696,7 @@ pub fn may_be_named_by_words(
             arguments: words(),
             ..ProcessFacts::default()
         };
-        name_by_words(&process, base).or_else(|| called_as(&process, base))
+        own_name_by_words(&process, base)
     };
     let runs = |name: &str| wrappers::is_runner(base_name(name));
     wrappers::has_other_root(base)
@@ -709,6 +708,11 @@ pub fn may_be_named_by_words(
 /// What names a process, whose executable has this name, by its words.
 fn name_by_words(process: &ProcessFacts, base: &str) -> Option<String> {
     script_of(process, base).or_else(|| code_of(process, base))
+}
+
+/// The same, or by the name that one of many is called by.
+fn own_name_by_words(process: &ProcessFacts, base: &str) -> Option<String> {
+    name_by_words(process, base).or_else(|| called_as(process, base))
 }
 
 /// Whether what a process runs is told by its words, where these are only those before the first that is not known.
@@ -745,9 +749,7 @@ fn name_within(process: &ProcessFacts, steps: usize) -> Option<String> {
         let run = name_within(&run_by(process, command), left)?;
         return Some(format!("{by} {run}"));
     }
-    let by_words = name_by_words(process, base_name(exe));
-    let by_words = by_words.or_else(|| called_as(process, base_name(exe)));
-    let name = by_words.unwrap_or_else(|| exe.to_owned());
+    let name = own_name_by_words(process, base_name(exe)).unwrap_or_else(|| exe.to_owned());
     let run = run_by_runner(process, base_name(&name));
     Some(run.unwrap_or_else(|| without_mount_number(name)))
 }

@@ -225,6 +225,17 @@ const NOBODY: u32 = 65_534;
 /// Most applications of one user that are tracked.
 const OWNER_APPS_MAX: usize = 128;
 
+/// A service that has ended and keeps as many applications of nobody as tracked as there is room for.
+fn ended_service_without_room() -> Service {
+    let mut service = Service::start("");
+    // When it answers, it listens to signals.
+    service.call(&["status"]);
+    service.signal(Signal::TERM);
+    assert!(service.wait().success());
+    track_all_that_may_be(&service.directory.path().join("state"));
+    service
+}
+
 /// Has a store of a service that does not run keep as many applications of nobody as tracked as there is room for.
 fn track_all_that_may_be(state: &Path) {
     let (mut store, _) = Store::open(state).expect("a store");
@@ -245,12 +256,7 @@ fn ids_that_a_user_was_given_have_no_room_of_their_own() {
     let app = program(&apps, "given");
     let mut command = Command::new("setsid");
     let running = application_by(&app, command.arg(&app).arg("600").uid(GIVEN));
-    let mut service = Service::start("");
-    // When it answers, it listens to signals.
-    service.call(&["status"]);
-    service.signal(Signal::TERM);
-    assert!(service.wait().success());
-    track_all_that_may_be(&service.directory.path().join("state"));
+    let mut service = ended_service_without_room();
     let given = apps.path().join("subuid");
     std::fs::write(&given, format!("{NOBODY}:{GIVEN}:65536\n")).expect("writable");
     let has_file = std::path::Path::new("/etc/subuid").exists();
@@ -281,13 +287,8 @@ fn what_there_is_no_room_for_is_not_kept_as_tracked_and_told_once() {
     let listed = program(&apps, "one-too-many");
     let mut command = Command::new("setsid");
     let _app = application_by(&listed, command.arg(&listed).arg("600").uid(NOBODY));
-    let mut service = Service::start("");
-    // When it answers, it listens to signals.
-    service.call(&["status"]);
-    service.signal(Signal::TERM);
-    assert!(service.wait().success());
+    let mut service = ended_service_without_room();
     let state = service.directory.path().join("state");
-    track_all_that_may_be(&state);
     let config = "[service]\napplications = [\"one-too-many\"]\n";
     std::fs::write(service.config(), config).expect("writable");
     service.start_again(&[]);

@@ -37,14 +37,14 @@ impl Service {
             let deadline = self.deadline();
             let tokens = self.poller.wait(deadline, !self.unanswered.is_empty())?;
             let is_connection = |token: &Token| matches!(token, Token::Connection(_));
-            let (connections, others): (Vec<_>, Vec<_>) =
-                tokens.into_iter().partition(is_connection);
+            // Connections are first among what happened at once.
+            let (connections, others) = tokens.split_at(tokens.partition_point(is_connection));
             for token in connections {
-                self.dispatch(token)?;
+                self.dispatch(*token)?;
             }
             self.answer_some();
             for token in others {
-                self.dispatch(token)?;
+                self.dispatch(*token)?;
             }
         }
         Ok(())

@@ -35,6 +35,7 @@ use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::process::{self, ProcessStatus};
 use prepage_kernel::support::Support;
 use rustix::event::epoll::EventFlags;
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -361,16 +362,16 @@ impl Service {
         }
         let is_tracked = self.tracking.contains(&identity.app);
         // What is executed in the group of one that runs is no launch of it; a program is one wherever it runs.
-        let is_launch = || is_by_itself || !discover::joins_others(&identity);
+        let is_launch = LazyCell::new(|| is_by_itself || !discover::joins_others(&identity));
         // What a group's program is, takes a look at each of its processes.
-        let is_meant = || !self.around.listed.is_empty() && is_launch() && self.lists(&identity);
+        let is_meant = || !self.around.listed.is_empty() && *is_launch && self.lists(&identity);
         let is_found = !is_tracked && (self.around.lists(&identity.app) || is_meant());
         let is_chosen = is_tracked
             || is_found
             || self.config.service.launches == LaunchPolicy::Interactive
                 && (runs_in_other_root(&chain[0]) || !is_session_program(&chain[0]))
                 && is_interactive(exec.pid);
-        if is_chosen && is_launch() {
+        if is_chosen && *is_launch {
             self.begin_launch(Launching {
                 app: identity.app.clone(),
                 process: &chain[0],

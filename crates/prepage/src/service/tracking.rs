@@ -9,7 +9,7 @@ use crate::discover;
 use crate::identity::Identity;
 use crate::sources::api::Caller;
 use crate::{log_info, log_warning};
-use prepage_core::identity::{AppId, AppKind};
+use prepage_core::identity::AppId;
 use prepage_core::machine::{APPS_MAX, Event, Nanos};
 use prepage_engine::accounts::accountable;
 use prepage_engine::store::TrackedBy;
@@ -421,8 +421,15 @@ impl Service {
     /// The tracked application that a process belongs to, looked up in /proc: it may be a new process of one that is
     /// followed, or the first of one that comes back.
     pub(super) fn find_tracked(&mut self, pid: i32) -> Option<AppId> {
+        self.find_or_identify(pid).ok()
+    }
+
+    /// The same; where it is none, what the process is of, if that is known.
+    fn find_or_identify(&mut self, pid: i32) -> Result<AppId, Option<Identity>> {
         // A process that does not answer may be in a group or below a process that is known.
-        process::stat(pid).ok()?;
+        if process::stat(pid).is_err() {
+            return Err(None);
+        }
         let groups = cgroups::memberships(pid);
         let directories: Vec<_> = groups
             .iter()
@@ -432,16 +439,15 @@ impl Service {
         let is_below =
             |members: &Members| matches!(members, Members::Tree(root) if ancestry.contains(root));
         if let Some(app) = self.tracking.find(is_below) {
-            return Some(app.clone());
+            return Ok(app.clone());
         }
         let is_inside = |members: &Members| matches!(members, Members::Cgroup(group) if directories.iter().any(|d| d.starts_with(group)));
         let of_group = self.tracking.find(is_inside).cloned();
         let is_plain = |app: &AppId| {
-            let is_unit = matches!(app.kind, AppKind::Desktop | AppKind::Unit);
-            !is_unit || self.tracking.copies(app).any(|copy| copy.main == pid)
+            !app.kind.is_of_unit() || self.tracking.copies(app).any(|copy| copy.main == pid)
         };
         if let Some(app) = of_group.as_ref().filter(|app| is_plain(app)) {
-            return Some(app.clone());
+            return Ok(app.clone());
         }
         let identity = discover::identify(pid, &self.around).ok().flatten();
         // What is in a unit's group, and is by itself, is none of that unit.
@@ -450,23 +456,25 @@ impl Service {
         };
         let identity = match (of_group, identity) {
             (Some(app), Some(own)) if is_other(&app, &own) => own,
-            (Some(app), _) => return Some(app),
-            (None, own) => own?,
+            (Some(app), _) => return Ok(app),
+            (None, own) => own.ok_or(None)?,
         };
-        let app = identity.app.clone();
-        self.meet(identity);
-        self.tracking.contains(&app).then_some(app)
+        self.meet(identity.clone());
+        match self.tracking.contains(&identity.app) {
+            true => Ok(identity.app),
+            false => Err(Some(identity)),
+        }
     }
 
     /// The tracked application that got the focus. One that is not tracked is, where the configuration says so.
     pub(super) fn app_of_focus(&mut self, caller: Caller, pid: i32) -> Option<AppId> {
-        if let Some(app) = self.find_tracked(pid) {
-            return Some(app);
-        }
+        let identity = match self.find_or_identify(pid) {
+            Ok(app) => return Some(app),
+            Err(identity) => identity?,
+        };
         if self.config.service.track != TrackPolicy::Focused {
             return None;
         }
-        let identity = discover::identify(pid, &self.around).ok().flatten()?;
         if !may_act(caller, &identity.app) || !self.has_room_for(&identity.app) {
             return None;
         }
