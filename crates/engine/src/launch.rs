@@ -31,6 +31,7 @@ use crate::launch::place::Place;
 use crate::launch::prefetch::Prefetch;
 use crate::launch::recorder::{Begun, Command, Opened};
 use crate::launch::track::Recorded;
+use crate::locked::locked;
 use crate::mailbox::Mailbox;
 use crate::members::Rights;
 use crate::params::EngineParams;
@@ -44,7 +45,7 @@ use prepage_kernel::clock::monotonic_ns;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// Most launches under way. One more is neither recorded nor prefetched for.
@@ -200,7 +201,7 @@ impl Launches {
     /// The rings; `None` where they are not open after `wait_max`.
     fn opened(&self, wait_max: Duration) -> Option<&Opened> {
         if self.opened.get().is_none() {
-            let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut opening = locked(&self.opening);
             if !std::mem::replace(&mut opening.is_asked_for, true) {
                 self.recorder.tell(Command::Open);
             }
@@ -293,8 +294,6 @@ impl Launches {
     }
 
     fn under_way(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Arc<Prefetch>>>> {
-        self.under_way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        locked(&self.under_way)
     }
 }

@@ -11,6 +11,7 @@ mod error;
 pub mod executor;
 pub mod fetch;
 pub mod launch;
+mod locked;
 mod mailbox;
 mod members;
 pub mod observe;

@@ -4,9 +4,10 @@
 //! behind where it takes too long.
 
 use crate::accounts::accountable;
+use crate::locked::locked;
 use prepage_kernel::process;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// How long a process's answer is waited for. It takes some microseconds, a read of the swap device where it is swapped out, and its
@@ -136,10 +137,6 @@ impl Asker {
             Subject::Openings => of_it.count() == 0,
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A thread that asks until nobody has a question for it any more.

@@ -10,6 +10,7 @@ use crate::fetch::job::Job;
 use crate::fetch::pool::Pool;
 use crate::fetch::shared::swapped_out_of;
 use crate::fetch::swap_layout::SwapLayout;
+use crate::locked::locked;
 use crate::members::Member;
 use crate::params::FetchParams;
 use prepage_core::anon::{AnonTargets, RANKS};
@@ -25,7 +26,7 @@ use prepage_kernel::meminfo::Meminfo;
 use prepage_kernel::page::page_size;
 use prepage_kernel::pagemap::Categories;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// Most that are under way at once, the last of them root's only.
@@ -106,7 +107,7 @@ impl Restores {
     /// Where no thread can be created, or four are under way (three, but for root's applications), or two of the user's whose
     /// application it is; those of that user's whose threads hang count as such.
     pub fn begin(&mut self, task: Task, params: &FetchParams, cores: Cores) -> Result<u64> {
-        let mut all = lock(&self.all);
+        let mut all = locked(&self.all);
         has_place(&all, task.app.owner)?;
         let restore = Arc::new(Restore {
             app: task.app.clone(),
@@ -131,7 +132,9 @@ impl Restores {
 
     /// How far this one has come; `None` where there was none of this number, or it is forgotten.
     pub fn restored(&self, number: u64) -> Option<Restored> {
-        lock(&self.all).get(&number).map(|restore| restore.state())
+        locked(&self.all)
+            .get(&number)
+            .map(|restore| restore.state())
     }
 }
 
@@ -144,7 +147,7 @@ impl Restore {
             took_us: Some(monotonic_ns().saturating_sub(began) / 1_000),
             ..self.state()
         };
-        let mut stage = lock(&self.stage);
+        let mut stage = locked(&self.stage);
         let job = match &*stage {
             Stage::UnderWay(job, _) => Arc::downgrade(job),
             Stage::Looking | Stage::Over(..) => Weak::new(),
@@ -174,7 +177,7 @@ impl Restore {
             params.disk_span_reads,
         );
         job.keep_within(task.groups.clone());
-        let job = self.set_under_way(job, out_pages, &lock(all));
+        let job = self.set_under_way(job, out_pages, &locked(all));
         pool.run(&job);
         let fetched = job.take_fetched(LIMIT);
         job.cancel();
@@ -188,20 +191,20 @@ impl Restore {
             job.keep_below((available - available / LEFT).saturating_sub(pages_to_come(all)));
         }
         let job = Arc::new(job);
-        *lock(&self.stage) = Stage::UnderWay(Arc::clone(&job), out_pages);
+        *locked(&self.stage) = Stage::UnderWay(Arc::clone(&job), out_pages);
         job
     }
 
     /// Pages that it has not taken up yet and may.
     fn pages_to_come(&self) -> u64 {
-        match &*lock(&self.stage) {
+        match &*locked(&self.stage) {
             Stage::UnderWay(job, _) => job.left_pages(),
             Stage::Looking | Stage::Over(..) => 0,
         }
     }
 
     fn state(&self) -> Restored {
-        let (out_pages, back_pages, is_over) = match &*lock(&self.stage) {
+        let (out_pages, back_pages, is_over) = match &*locked(&self.stage) {
             Stage::Looking => (0, 0, self.has_looked_long()),
             Stage::UnderWay(job, out_pages) => (*out_pages, job.taken_pages(), false),
             Stage::Over(restored, _) => return restored.clone(),
@@ -220,7 +223,7 @@ impl Restore {
 
     /// Also where it is still looked what is out, and was for too long.
     fn is_over(&self) -> bool {
-        match *lock(&self.stage) {
+        match *locked(&self.stage) {
             Stage::Looking => self.has_looked_long(),
             Stage::UnderWay(..) => false,
             Stage::Over(..) => true,
@@ -229,7 +232,7 @@ impl Restore {
 
     /// Whether it has threads, which may hang where it is over.
     fn has_threads(&self) -> bool {
-        match &*lock(&self.stage) {
+        match &*locked(&self.stage) {
             Stage::Looking | Stage::UnderWay(..) => true,
             Stage::Over(_, job) => job.strong_count() > 0,
         }
@@ -258,11 +261,6 @@ fn has_place(all: &All, owner: u32) -> Result<()> {
 
 fn pages_to_come(all: &All) -> u64 {
     all.values().map(|restore| restore.pages_to_come()).sum()
-}
-
-/// A thread that panicked has left nothing half-done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A plan of all that is swapped out, what is planned first, and the number of its anonymous pages.
@@ -395,7 +393,7 @@ mod tests {
         let jobs: Vec<Arc<Job>> = (0..2).map(|_| Arc::new(job(&process, 1))).collect();
         for (restore, job) in all.values().zip(&jobs) {
             let over = restore.state();
-            *lock(&restore.stage) = Stage::Over(over, Arc::downgrade(job));
+            *locked(&restore.stage) = Stage::Over(over, Arc::downgrade(job));
         }
         assert!(has_place(&all, 1_000).is_err());
         assert!(has_place(&all, 1_001).is_ok());
@@ -478,7 +476,7 @@ mod tests {
         assert!(third.left_pages() < available / LEFT);
         // Of one that is over nothing more comes.
         let over = all[&2].state();
-        *lock(&all[&2].stage) = Stage::Over(over, Arc::downgrade(&second));
+        *locked(&all[&2].stage) = Stage::Over(over, Arc::downgrade(&second));
         assert_eq!(pages_to_come(&all), 700 + third.left_pages());
     }
 }

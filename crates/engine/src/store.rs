@@ -12,6 +12,7 @@ pub use format::{Next, decode};
 
 use crate::accounts::accountable;
 use crate::error::{Error, Result};
+use crate::locked::locked;
 use format::{encode, left_alone, write_left_alone};
 use prepage_core::app::Profile;
 use prepage_core::identity::{AppId, owner_of_most};
@@ -24,7 +25,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -500,10 +501,6 @@ impl Writer {
             })?;
         Ok(Self { queue, due, thread })
     }
-}
-
-fn locked(due: &Mutex<Due>) -> MutexGuard<'_, Due> {
-    due.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_writer(words: &Receiver<Word>, due: &Mutex<Due>) {

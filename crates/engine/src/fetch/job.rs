@@ -3,6 +3,7 @@
 use super::headroom::Headroom;
 use super::swap_layout::SwapLayout;
 use crate::accounts::accountable;
+use crate::locked::locked;
 use crate::mailbox::Outbox;
 use crate::members::Member;
 use crate::roots;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Contiguous anonymous pages of one process.
@@ -299,7 +300,7 @@ impl Job {
     /// Whether there is headroom for `pages` pages, about to be brought in, of a piece. If not, neither it nor what comes
     /// after it in the plan is fetched: above a limit the kernel takes away what the application uses, or kills it.
     pub fn admit(&self, piece: &Piece, pages: u64) -> bool {
-        let admitted = lock(&self.headroom)
+        let admitted = locked(&self.headroom)
             .get_or_insert_with(|| Headroom::of(&self.groups))
             .take(pages);
         if !admitted {
@@ -312,7 +313,7 @@ impl Job {
     /// another, threads stand in each other's way, and in the application's, which reclaims as well.
     fn leaves_rest(&self, thread: usize) -> bool {
         let is_used_up = || {
-            lock(&self.headroom)
+            locked(&self.headroom)
                 .as_ref()
                 .is_some_and(Headroom::is_used_up)
         };
@@ -321,7 +322,7 @@ impl Job {
 
     /// It is gone on with after others were worked on: what they were fetched has to be counted.
     pub fn resume(&self) {
-        *lock(&self.headroom) = None;
+        *locked(&self.headroom) = None;
     }
 
     /// Takes the next span, to be submitted to the swap device by thread number `thread`; empty when all are taken.
@@ -383,7 +384,7 @@ impl Job {
 
     /// Takes a file: the largest left, or the smallest left. The file is the unit of work (ASAP section 5.2).
     pub fn take_file(&self, largest: bool) -> Option<&JobFile> {
-        let mut taken = lock(&self.files_taken);
+        let mut taken = locked(&self.files_taken);
         if self.is_cancelled() || taken.0 + taken.1 >= self.files.len() {
             return None;
         }
@@ -428,7 +429,7 @@ impl Job {
 
     /// Sets how many threads will call [`Job::finish`].
     pub fn expect_workers(&self, workers: usize) {
-        lock(&self.done).workers_left = workers;
+        locked(&self.done).workers_left = workers;
         if workers == 0 {
             self.announce();
         }
@@ -436,7 +437,7 @@ impl Job {
 
     /// Takes what one thread has done so far.
     pub fn put(&self, part: Part) {
-        let mut done = lock(&self.done);
+        let mut done = locked(&self.done);
         self.add(&mut done.anon, part.anon);
         self.add(&mut done.empty, part.empty);
         self.add(&mut done.waited_on, part.waited_on);
@@ -448,7 +449,7 @@ impl Job {
     pub fn finish(&self, part: Part) {
         self.last_fetch.fetch_max(monotonic_ns(), Ordering::Relaxed);
         self.put(part);
-        let mut done = lock(&self.done);
+        let mut done = locked(&self.done);
         done.workers_left = done.workers_left.saturating_sub(1);
         if done.workers_left == 0 {
             self.all_done.notify_all();
@@ -472,7 +473,7 @@ impl Job {
     /// Waits until every thread has finished, `limit` at the longest, and takes the results. A thread that hangs
     /// in a call is not waited for longer: what it has done is unknown.
     pub fn take_fetched(&self, limit: Duration) -> Fetched {
-        let done = lock(&self.done);
+        let done = locked(&self.done);
         let (mut done, _) = self
             .all_done
             .wait_timeout_while(done, limit, |done| done.workers_left > 0)
@@ -504,9 +505,4 @@ pub struct Part {
     pub stale_files: Vec<FileId>,
     /// CPU time, in nanoseconds.
     pub cpu_ns: u64,
-}
-
-/// A thread that panicked has left nothing half-done that matters here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

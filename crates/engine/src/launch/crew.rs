@@ -6,6 +6,7 @@
 use crate::accounts::accountable;
 use crate::error::{Error, Result};
 use crate::launch::prefetch::OPENERS;
+use crate::locked::locked;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -146,7 +147,7 @@ impl Drop for Crew {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No task runs while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Creates a thread, which counts as idle from now on.

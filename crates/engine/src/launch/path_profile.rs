@@ -2,9 +2,10 @@
 
 use crate::error::Result;
 use crate::launch::sandboxes::Sandboxes;
+use crate::locked::locked;
 use prepage_core::launch::recording::{CALLS_MAX, CallKind, PathCall};
 use prepage_kernel::path_calls::{self, PathCallKind, PathTracer, TraceEnd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A launch whose system calls are traced.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl PathProfile {
         let noted = Arc::clone(&calls);
         let mut sandboxes = Sandboxes::of(pid);
         let note = move |call: path_calls::PathCall<'_>| {
-            note(&mut lock(&noted), &mut sandboxes, &call);
+            note(&mut locked(&noted), &mut sandboxes, &call);
         };
         let tracer = PathTracer::start(pid, note)?;
         Ok(Self { tracer, calls })
@@ -37,15 +38,11 @@ impl PathProfile {
     /// Lets go of the launch. Returns its calls in order, and whether these are all.
     pub fn finish(self) -> (Vec<PathCall>, bool) {
         let traced = self.tracer.detach();
-        let calls = std::mem::take(&mut *lock(&self.calls));
+        let calls = std::mem::take(&mut *locked(&self.calls));
         let is_whole = traced.is_ok_and(|traced| traced.end != TraceEnd::OtherTracer);
         let is_complete = is_whole && calls.len() < CALLS_MAX;
         (calls, is_complete)
     }
-}
-
-fn lock(calls: &Mutex<Vec<PathCall>>) -> MutexGuard<'_, Vec<PathCall>> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn note(calls: &mut Vec<PathCall>, sandboxes: &mut Sandboxes, call: &path_calls::PathCall<'_>) {

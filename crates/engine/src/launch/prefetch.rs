@@ -9,6 +9,7 @@
 
 use crate::launch::crew::Task;
 use crate::launch::place::Place;
+use crate::locked::locked;
 use crate::observe::file_pages::cached_count;
 use crate::params::FetchParams;
 use crate::roots::{Found, open_version};
@@ -206,7 +207,7 @@ impl Prefetch {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A thread that panicked has left nothing half-done that matters here.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     fn is_cancelled(&self) -> bool {

@@ -3,6 +3,7 @@
 //! The rings are opened once and disabled while nothing is recorded.
 
 use crate::error::Result;
+use crate::locked::locked;
 use crate::observe::files::InodeKey;
 use crate::observe::opens::{Opening, Opens};
 use crate::params::ObserveParams;
@@ -17,7 +18,7 @@ use prepage_kernel::task_events::{TaskEvent, TaskRings};
 use prepage_kernel::tracefs::Tracefs;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Pages of a core's ring for processes and mappings. A mapping takes about 150 bytes.
@@ -251,6 +252,6 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {
-        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.recorded)
     }
 }
