@@ -340,6 +340,20 @@ impl AnonTargets {
         self.set(|_| true)
     }
 
+    /// How many of these virtual pages, ascending, are among them. Of a few pages it is told without making a set of the targets.
+    pub fn among(&self, pages: &[u64]) -> usize {
+        let among = |read: AnonRead| {
+            let extent = read.extent();
+            let from = pages.partition_point(|page| *page < extent.start);
+            let rest = &pages[from..];
+            rest.iter().take_while(|page| **page < extent.end()).count()
+        };
+        match pages {
+            [] => 0,
+            _ => self.reads().map(among).sum(),
+        }
+    }
+
     fn set(&self, keep: impl Fn(&AnonRead) -> bool) -> ExtentSet {
         let mut extents = Vec::with_capacity(self.reads.len());
         let kept = self.reads().filter(|read| keep(read));

@@ -305,22 +305,24 @@ impl Machine {
 
     /// Whether an application is being switched to.
     pub fn is_switching(&self, app: &AppId) -> bool {
-        self.source(app).is_some()
+        self.under_way(app).is_some()
     }
 
-    /// Whether demand faults can begin a switch to an application: none is under way, or one that may be none.
-    pub fn awaits_onset(&self, app: &AppId) -> bool {
-        matches!(self.source(app), None | Some(Source::Unplanned))
+    /// Whether demand faults of an application may begin a switch now, or prove what they began to be one. Nobody needs to look
+    /// into them where not.
+    pub fn heeds_faults(&self, now: Nanos, app: &AppId) -> bool {
+        let heeds = |tracked: &Tracked| {
+            let mut sources = [Source::Onset, Source::Unplanned].into_iter();
+            let params = &self.params.switch;
+            sources.any(|s| tracked.heeds(now, tracked.believed(now, s, params), params))
+        };
+        self.mode != Mode::Off && self.apps.get(app).is_some_and(heeds)
     }
 
     /// The number of the switch to an application that is under way, and what began it.
     pub fn under_way(&self, app: &AppId) -> Option<(u64, Source)> {
         let switching = self.apps.get(app)?.switching.as_ref();
         switching.map(|switching| (switching.number, switching.source))
-    }
-
-    fn source(&self, app: &AppId) -> Option<Source> {
-        self.under_way(app).map(|(_, source)| source)
     }
 
     /// When the next [`Event::Tick`] is due: a switch ends, or headroom is to be looked after.
@@ -445,10 +447,7 @@ impl Machine {
             return Vec::new();
         };
         let params = &self.params.switch;
-        let source = match source {
-            Source::Onset if tracked.doubts_onset(now, params) => Source::Unplanned,
-            source => source,
-        };
+        let source = tracked.believed(now, source, params);
         // Which application is in use is also said by a signal that begins no switch: to one whose switch is still under way
         // when one comes back to it.
         if source.is_announced() {
@@ -478,6 +477,8 @@ impl Machine {
             false => tracked.rest.takes_one(),
         };
         if self.mode.fetches() && is_left_alone {
+            // The faults to come are of this one, of which nobody sees the end.
+            tracked.last_end = Some(now);
             return Vec::new();
         }
         let mut actions = self.end(now, app, EndCause::Superseded);
@@ -654,15 +655,15 @@ impl Machine {
 }
 
 impl Tracked {
-    /// Whether planned faults are not believed to begin a switch, since those before fetched in vain.
-    fn doubts_onset(&self, now: Nanos, params: &SwitchParams) -> bool {
+    /// What a signal is taken for: planned faults are not believed to begin a switch for a while after others fetched in vain.
+    fn believed(&self, now: Nanos, source: Source, params: &SwitchParams) -> Source {
         let doubled = 1 << self.false_onsets.min(FALSE_ONSETS_MAX);
-        self.false_onsets > 0
-            && is_within(
-                now,
-                self.last_end,
-                params.onset_pause_ms.saturating_mul(doubled),
-            )
+        let doubt_ms = params.onset_pause_ms.saturating_mul(doubled);
+        let doubts = self.false_onsets > 0 && is_within(now, self.last_end, doubt_ms);
+        match source {
+            Source::Onset if doubts => Source::Unplanned,
+            source => source,
+        }
     }
 
     /// What was observed as unplanned faults is a switch: what was seen of it counts, and its plan is fetched from now on.

@@ -38,13 +38,11 @@ impl Plan {
     pub fn anon_among(&self, pages: &[(i32, u64)]) -> usize {
         let among = |(instance, targets): &(Instance, AnonTargets)| {
             let own = pages.iter().filter(|(pid, _)| *pid == instance.pid);
-            let mut own = own.map(|(_, page)| *page).peekable();
-            // A set is made of the targets only where it is asked.
-            own.peek()?;
-            let planned = targets.all();
-            Some(own.filter(|page| planned.contains(*page)).count())
+            let mut own: Vec<u64> = own.map(|(_, page)| *page).collect();
+            own.sort_unstable();
+            targets.among(&own)
         };
-        self.anon.iter().filter_map(among).sum()
+        self.anon.iter().map(among).sum()
     }
 
     /// File pages planned, without gap pages.

@@ -23,6 +23,12 @@ const PAGES: u64 = 160;
 const APPS: u8 = 2;
 const NANOS_PER_MS: u64 = 1_000_000;
 
+/// Whether no switch to an application is under way but what may be none.
+fn is_onset_awaited(machine: &Machine, app: &AppId) -> bool {
+    let under_way = machine.under_way(app);
+    under_way.is_none_or(|(_, source)| source == Source::Unplanned)
+}
+
 /// What happens, in terms that the model resolves to events.
 #[derive(Clone, Debug)]
 enum Step {
@@ -410,7 +416,7 @@ impl Model {
                         *files || mode.fetches() && !awaits_onset,
                         "nothing else is there to see"
                     );
-                    assert_eq!(*awaits_onset, self.machine.awaits_onset(app));
+                    assert_eq!(*awaits_onset, is_onset_awaited(&self.machine, app));
                     assert!(
                         self.observing.insert((app.clone(), *switch)),
                         "observed twice"
@@ -423,7 +429,7 @@ impl Model {
                     ..
                 } => {
                     assert_eq!(*fetched, mode);
-                    assert!(mode.fetches() && !self.machine.awaits_onset(app));
+                    assert!(mode.fetches() && !is_onset_awaited(&self.machine, app));
                     let model = self.machine.app(app).expect("it is tracked");
                     assert_eq!(plan, model.plan());
                 }
@@ -442,7 +448,7 @@ impl Model {
                     assert!(mode.fetches() && *wanted == mode);
                     assert!(!needs.is_empty());
                     for app in self.apps.keys() {
-                        assert!(self.machine.awaits_onset(app), "somebody waits");
+                        assert!(is_onset_awaited(&self.machine, app), "somebody waits");
                     }
                     for Need { app, plan, .. } in needs {
                         assert_eq!(plan, self.machine.app(app).expect("it is tracked").plan());
@@ -860,7 +866,7 @@ fn demand_is_as_quiet_however_often_it_is_looked_at() {
 #[test]
 fn an_application_whose_demand_does_not_end_is_left_alone_for_ever_more_switches() {
     let params = Params::default();
-    let retry = params.switch.retry_switches;
+    let (retry, pause_ms) = (params.switch.retry_switches, params.switch.onset_pause_ms);
     let (mut model, instance) = tracked(params);
     let all = ExtentSet::from(vec![Extent::new(0, 128)]);
     for _ in 0..3 {
@@ -878,6 +884,9 @@ fn an_application_whose_demand_does_not_end_is_left_alone_for_ever_more_switches
         });
         let Some(switch) = number else {
             assert!(actions.is_empty() && !machine.is_switching(&id(0)));
+            // Its faults are nothing to look into, but those of another switch.
+            let heeds_after = |ms| machine.heeds_faults(now + ms * NANOS_PER_MS, &id(0));
+            assert!(!heeds_after(0) && !heeds_after(pause_ms - 1) && heeds_after(pause_ms));
             return false;
         };
         let app = id(0);
@@ -913,6 +922,22 @@ fn an_application_whose_demand_does_not_end_is_left_alone_for_ever_more_switches
     assert!(is_helped(3_000) && is_helped(3_000));
     assert!((0..retry).all(|_| !is_helped(400)));
     assert!(is_helped(400));
+    // While it is left alone, faults that nothing announced are looked into no more often either.
+    assert!(is_helped(3_000) && is_helped(3_000));
+    for source in [Source::Onset, Source::Unplanned] {
+        now += 10_000 * NANOS_PER_MS;
+        assert!(machine.heeds_faults(now, &id(0)));
+        let begun = machine.step(now, Event::Begin { app: id(0), source });
+        assert!(begun.is_empty() && !machine.heeds_faults(now, &id(0)));
+        let other = machine.step(
+            now,
+            Event::Begin {
+                app: id(0),
+                source: Source::Thaw,
+            },
+        );
+        assert!(other.is_empty() && machine.rest_left(&id(0)) > 0);
+    }
 }
 
 #[test]
@@ -954,7 +979,7 @@ fn unplanned_faults_fetch_nothing_until_something_says_that_they_are_a_switch() 
             }]
         ));
         let actions = machine.step(now + ms * NANOS_PER_MS, event);
-        (actions, machine.awaits_onset(&id(0)))
+        (actions, is_onset_awaited(&machine, &id(0)))
     };
     let begin = |source| Event::Begin { app: id(0), source };
     let faults = |count| Event::DemandFaults {
@@ -1078,7 +1103,7 @@ fn what_an_application_does_in_the_background_teaches_nothing() {
     let source = Source::Onset;
     model.run(Step::Begin { app: 0, source });
     let machine = &model.machine;
-    assert!(machine.is_switching(&id(0)) && machine.awaits_onset(&id(0)));
+    assert!(machine.is_switching(&id(0)) && is_onset_awaited(&machine, &id(0)));
     model.run(Step::End { app: 0 });
     model.run(Step::Observed {
         app: 0,

@@ -398,6 +398,12 @@ impl Executor for Engine {
         }
     }
 
+    fn set_onset(&mut self, on: bool) {
+        if let Some(faults) = &self.faults {
+            faults.set_onset(on && self.awaits_onset());
+        }
+    }
+
     fn drain_faults(&mut self) -> Vec<FaultBurst> {
         let mut bursts = std::mem::take(&mut self.bursts);
         bursts.extend(self.take_faults());

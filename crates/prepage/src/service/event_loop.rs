@@ -25,6 +25,9 @@ const LISTENING_PAUSE_NS: u64 = 1_000_000_000;
 /// Connections taken in one round: those that end are seen before the next, and make room.
 const ACCEPTED_AT_ONCE_MAX: usize = 8;
 
+/// How long faults wake nobody after some that could begin no switch: those that can are seen so much later at most.
+const ONSET_PAUSE_NS: u64 = 10_000_000;
+
 /// For how long messages are answered before it is looked what else happened; one is in any case.
 const ANSWERING_NS: u64 = 1_000_000;
 
@@ -57,6 +60,7 @@ impl Service {
             self.socket.deadline(),
             pressure,
             self.listening_again,
+            self.onset_again,
             self.launches.as_ref().and_then(|l| l.deadline()),
         ];
         deadlines.into_iter().flatten().min()
@@ -67,7 +71,11 @@ impl Service {
             Token::Connection(number) => self.serve(number),
             Token::Groups => self.see_thawed(),
             Token::Execs => self.see_execs(),
-            Token::Faults => self.see_faults(),
+            Token::Faults => {
+                if !self.see_faults() {
+                    self.pause_onset();
+                }
+            }
             Token::Executor => self.see_executor(),
             Token::Launches => self.see_launches(),
             Token::Exit(number) => self.see_exit(number),
@@ -95,6 +103,9 @@ impl Service {
                     under_pressure: false,
                 },
             );
+        }
+        if self.onset_again.take_if(|at| *at <= now).is_some() {
+            self.executor.set_onset(true);
         }
         if self.listening_again.take_if(|at| *at <= now).is_some() {
             self.poller
@@ -166,9 +177,13 @@ impl Service {
         }
     }
 
-    fn see_faults(&mut self) {
+    /// Returns whether these faults could begin a switch.
+    fn see_faults(&mut self) -> bool {
         let mut switching: BTreeMap<AppId, (u64, Nanos)> = BTreeMap::new();
-        for burst in self.executor.drain_faults() {
+        let now = monotonic_ns();
+        let bursts = self.executor.drain_faults();
+        let mut is_heeded = false;
+        for burst in bursts {
             let Some(app) = self.app_of_burst(burst.pid) else {
                 continue;
             };
@@ -177,7 +192,8 @@ impl Service {
                 *count += u64::from(burst.count);
                 *last_at = burst.last_at.max(*last_at);
             }
-            if self.machine.awaits_onset(&app) {
+            if self.machine.heeds_faults(now, &app) {
+                is_heeded = true;
                 self.see_burst(app, &burst);
             }
         }
@@ -188,6 +204,13 @@ impl Service {
                 last_at,
             });
         }
+        is_heeded
+    }
+
+    /// Who is no application of ours, or left alone, may fault thousands of times a second.
+    fn pause_onset(&mut self) {
+        self.executor.set_onset(false);
+        self.onset_again = Some(monotonic_ns() + ONSET_PAUSE_NS);
     }
 
     fn see_burst(&mut self, app: AppId, burst: &FaultBurst) {
