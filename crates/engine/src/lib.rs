@@ -20,6 +20,7 @@ pub mod patience;
 mod restore;
 mod roots;
 pub mod store;
+mod thread;
 
 pub use engine::Engine;
 pub use error::{Error, Result};

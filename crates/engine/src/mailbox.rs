@@ -1,13 +1,11 @@
 //! A thread that sleeps in poll(2) among other descriptors, what it is told, and what it answers.
 
 use crate::error::{Error, Result};
+use crate::thread;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-
-/// Stack of such a thread, in bytes.
-const STACK_BYTES: usize = 512 << 10;
 
 /// The owner's end. Dropping it ends the thread, once that looks into its [`Inbox`].
 #[derive(Debug)]
@@ -60,11 +58,7 @@ impl<C: Send + 'static, R: Send + 'static> Mailbox<C, R> {
             bell: Arc::clone(&bell),
             outbox: outbox.clone(),
         };
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || work(inbox))
-            .map_err(failed)?;
+        thread::spawn(name, move || work(inbox))?;
         Ok(Self {
             commands,
             bell,

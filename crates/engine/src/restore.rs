@@ -13,6 +13,7 @@ use crate::fetch::swap_layout::SwapLayout;
 use crate::locked::locked;
 use crate::members::Member;
 use crate::params::FetchParams;
+use crate::thread;
 use prepage_core::anon::{AnonTargets, RANKS};
 use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::identity::AppId;
@@ -115,11 +116,8 @@ impl Restores {
             stage: Mutex::new(Stage::Looking),
         });
         let (own, others, params) = (Arc::clone(&restore), Arc::clone(&self.all), params.clone());
-        let name = "prepage-restore".to_owned();
-        std::thread::Builder::new()
-            .name(name.clone())
-            .spawn(move || own.run(&task, &params, &cores, &others))
-            .map_err(|source| Error::Thread { name, source })?;
+        let run = move || own.run(&task, &params, &cores, &others);
+        thread::spawn("prepage-restore", run)?;
         self.next += 1;
         all.insert(self.next, restore);
         while all.len() > REMEMBERED_MAX {

@@ -13,6 +13,7 @@ pub use format::{Next, decode};
 use crate::accounts::accountable;
 use crate::error::{Error, Result};
 use crate::locked::locked;
+use crate::thread;
 use format::{encode, left_alone, write_left_alone};
 use prepage_core::app::Profile;
 use prepage_core::identity::{AppId, owner_of_most};
@@ -487,18 +488,10 @@ impl Writer {
     fn start() -> Result<Self> {
         let (queue, words) = channel();
         let due = Arc::new(Mutex::default());
-        let name = "prepage-store";
-        let thread = std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(256 << 10)
-            .spawn({
-                let due = Arc::clone(&due);
-                move || run_writer(&words, &due)
-            })
-            .map_err(|source| Error::Thread {
-                name: name.into(),
-                source,
-            })?;
+        let thread = thread::spawn("prepage-store", {
+            let due = Arc::clone(&due);
+            move || run_writer(&words, &due)
+        })?;
         Ok(Self { queue, due, thread })
     }
 }

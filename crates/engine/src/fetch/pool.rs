@@ -1,11 +1,12 @@
 //! Threads created once, asleep until they are handed a job.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fetch::cores::{Cores, FileThread, file_threads};
 use crate::fetch::heart::Heart;
 use crate::fetch::job::{Job, Part};
 use crate::fetch::{anon, file};
 use crate::params::{FetchParams, ThreadPolicy};
+use crate::thread;
 use prepage_core::machine::Nanos;
 use prepage_kernel::clock::monotonic_ns;
 use prepage_kernel::sched::{self, Policy};
@@ -85,7 +86,7 @@ impl Pool {
     /// Creates the threads.
     ///
     /// # Errors
-    /// [`Error::Thread`] where one cannot be created.
+    /// [`crate::Error::Thread`] where one cannot be created.
     pub fn start(params: &FetchParams, cores: &Cores) -> Result<Self> {
         let params = Arc::new(params.clone());
         let count = match params.anon_threads {
@@ -185,18 +186,14 @@ impl Worker {
             Role::Anon { core, .. } => format!("prepage-anon{core}"),
             Role::File(_) => "prepage-file".to_owned(),
         };
-        let thread = Thread {
+        let worker = Thread {
             role: role.clone(),
             params: Arc::clone(params),
             heart: Arc::clone(&heart),
             first: Arc::clone(&first),
             owner: Arc::clone(&owner),
         };
-        std::thread::Builder::new()
-            .name(name.clone())
-            .stack_size(256 << 10)
-            .spawn(move || thread.run(&queue))
-            .map_err(|source| Error::Thread { name, source })?;
+        thread::spawn(name, move || worker.run(&queue))?;
         Ok(Self {
             role,
             jobs,

@@ -4,9 +4,10 @@
 //! the next tasks. What hangs of one user's leaves threads for the others'.
 
 use crate::accounts::accountable;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::launch::prefetch::OPENERS;
 use crate::locked::locked;
+use crate::thread;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -104,7 +105,7 @@ impl Crew {
     /// Creates the threads for one prefetch with so many threads for paths.
     ///
     /// # Errors
-    /// [`Error::Thread`] where one cannot be created.
+    /// [`crate::Error::Thread`] where one cannot be created.
     pub fn start(path_threads: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -152,16 +153,8 @@ impl Shared {
 
     /// Creates a thread, which counts as idle from now on.
     fn spawn(self: &Arc<Self>, state: &mut State) -> Result<()> {
-        let name = "prepage-launch";
         let shared = Arc::clone(self);
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(256 << 10)
-            .spawn(move || shared.work())
-            .map_err(|source| Error::Thread {
-                name: name.into(),
-                source,
-            })?;
+        thread::spawn("prepage-launch", move || shared.work())?;
         state.threads += 1;
         state.idle += 1;
         Ok(())

@@ -5,8 +5,9 @@
 //! application until it is through; others take the rest. One thread is ready, and there are more while more is to do.
 
 use crate::accounts::accountable;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fetch::heart::Heart;
+use crate::thread;
 use prepage_core::identity::AppId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +64,7 @@ impl Collectors {
     /// Creates the first thread. Those that hang are counted in `given_up`.
     ///
     /// # Errors
-    /// [`Error::Thread`] where it cannot be created.
+    /// [`crate::Error::Thread`] where it cannot be created.
     pub fn start(limit: Duration, given_up: Arc<AtomicUsize>) -> Result<Self> {
         Ok(Self {
             threads: vec![Thread::start()?],
@@ -125,15 +126,8 @@ impl Thread {
     fn start() -> Result<Self> {
         let (work, queue) = channel();
         let heart = Arc::new(Heart::default());
-        let (name, own_heart) = ("prepage-collect", Arc::clone(&heart));
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(512 << 10)
-            .spawn(move || run(&queue, &own_heart))
-            .map_err(|source| Error::Thread {
-                name: name.into(),
-                source,
-            })?;
+        let own_heart = Arc::clone(&heart);
+        thread::spawn("prepage-collect", move || run(&queue, &own_heart))?;
         Ok(Self {
             work,
             heart,
