@@ -171,6 +171,9 @@ impl Engine {
         if !awaits_onset {
             self.reclaimer.stop();
         }
+        if let Some(faults) = &mut self.faults {
+            faults.pause(false);
+        }
         if let (true, false, Some(trace)) = (files, self.records_files(), &self.trace) {
             // A kernel that refuses now shows in a switch without file events.
             let _ = trace.enable();
@@ -398,9 +401,9 @@ impl Executor for Engine {
         }
     }
 
-    fn set_onset(&mut self, on: bool) {
-        if let Some(faults) = &self.faults {
-            faults.set_onset(on && self.awaits_onset());
+    fn pause_faults(&mut self, on: bool) {
+        if let Some(faults) = &mut self.faults {
+            faults.pause(on && self.switches.is_empty());
         }
     }
 

@@ -67,9 +67,9 @@ pub trait Executor {
     /// Whether demand faults are recorded at all: from the beginning, until it is turned off.
     fn listen(&mut self, on: bool);
 
-    /// Whether the first faults of a switch make [`Executor::fault_fds`] readable, and not only so many that some could be lost
-    /// soon: on from the beginning, and off while a switch is under way, whatever is said here.
-    fn set_onset(&mut self, on: bool);
+    /// Records no demand faults for now, or does again. A switch that begins ends that, and where one is under way it does not
+    /// begin.
+    fn pause_faults(&mut self, on: bool);
 
     /// Demand faults since the last call, of all processes of the machine, by process.
     fn drain_faults(&mut self) -> Vec<FaultBurst>;

@@ -47,8 +47,8 @@ struct Script {
     silent: bool,
     /// Faults are not recorded.
     deaf: bool,
-    /// What was said of the onset.
-    onset: Vec<bool>,
+    /// Whether faults are recorded, as it was said.
+    pauses: Vec<bool>,
 }
 
 #[derive(Clone)]
@@ -143,8 +143,8 @@ impl Executor for Scripted {
         self.script().deaf = !on;
     }
 
-    fn set_onset(&mut self, on: bool) {
-        self.script().onset.push(on);
+    fn pause_faults(&mut self, on: bool) {
+        self.script().pauses.push(on);
     }
 
     fn drain_faults(&mut self) -> Vec<FaultBurst> {
@@ -296,12 +296,12 @@ fn the_onset_of_faults_begins_a_switch_only_when_swapped_out() {
 }
 
 #[test]
-fn faults_that_can_begin_no_switch_wake_nobody_for_a_while() {
+fn after_faults_that_can_begin_no_switch_none_are_recorded_for_a_while() {
     let rig = Rig::start("[switch]\nonset_faults = 48\nonset_pause_ms = 3600000\nquiet_ms = 20\n");
     let apps = TempDir::new();
     let app = application(&apps, "paused");
     rig.track(app.pid());
-    let pauses = || std::mem::take(&mut rig.executor.script().onset);
+    let pauses = || std::mem::take(&mut rig.executor.script().pauses);
     let is_taken = || rig.executor.script().bursts.is_empty();
     rig.executor.fault(app.pid(), 60);
     wait_until("the burst to be taken", is_taken);
@@ -309,17 +309,17 @@ fn faults_that_can_begin_no_switch_wake_nobody_for_a_while() {
     assert!(pauses().is_empty(), "a switch may begin with it");
     rig.executor.fault(1, 1_000);
     wait_until("the pause to be over", || {
-        rig.executor.script().onset.len() == 2
+        rig.executor.script().pauses.len() == 2
     });
-    assert_eq!(pauses(), [false, true]);
+    assert_eq!(pauses(), [true, false]);
     // A switch is over: its last faults begin no other.
     rig.call("SwitchBegin", serde_json::json!({ "pid": app.pid() }));
     wait_until("the end", || rig.sources() == ["explicit"]);
     rig.executor.fault(app.pid(), 60);
     wait_until("the pause to be over", || {
-        rig.executor.script().onset.len() == 2
+        rig.executor.script().pauses.len() == 2
     });
-    assert_eq!(pauses(), [false, true]);
+    assert_eq!(pauses(), [true, false]);
 }
 
 /// A first switch teaches a plan of so many pages.

@@ -86,6 +86,34 @@ fn unplanned_faults_that_turn_out_to_be_a_switch_count_from_the_first_on() {
     assert!(planned >= 250, "{planned} of them are planned next time");
 }
 
+#[test]
+fn faults_are_not_recorded_in_a_pause_which_a_switch_ends() {
+    let _machine = Machine::with_swap();
+    let mut child = Child::spawn(PAGES);
+    let mut rig = Rig::new(&child, &EngineParams::default(), params());
+    rig.set_mode(Mode::Observe);
+    let mut faults = |rig: &mut Rig| {
+        child.swap_out();
+        rig.engine.drain_faults();
+        child.tell_pages("read", 0..PAGES / 2);
+        let bursts = rig.engine.drain_faults();
+        let own = bursts.iter().filter(|burst| burst.pid == child.pid());
+        own.map(|burst| u64::from(burst.count)).sum::<u64>()
+    };
+    let all = PAGES / 2 * 9 / 10..;
+    rig.engine.pause_faults(true);
+    assert_eq!(faults(&mut rig), 0);
+    rig.engine.pause_faults(false);
+    assert!(all.contains(&faults(&mut rig)));
+    rig.engine.pause_faults(true);
+    rig.begin();
+    assert!(all.contains(&faults(&mut rig)));
+    rig.engine.pause_faults(true);
+    assert!(all.contains(&faults(&mut rig)), "one is under way");
+    rig.end();
+    assert!(all.contains(&faults(&mut rig)), "nothing was paused");
+}
+
 /// As after the machine slept, whose cores but one were offline.
 #[test]
 fn faults_and_file_accesses_are_seen_in_rings_that_were_opened_anew() {

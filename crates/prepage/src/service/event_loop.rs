@@ -25,8 +25,8 @@ const LISTENING_PAUSE_NS: u64 = 1_000_000_000;
 /// Connections taken in one round: those that end are seen before the next, and make room.
 const ACCEPTED_AT_ONCE_MAX: usize = 8;
 
-/// How long faults wake nobody after some that could begin no switch: those that can are seen so much later at most.
-const ONSET_PAUSE_NS: u64 = 10_000_000;
+/// How long no faults are recorded after some that could begin no switch: those that can are seen so much later at most.
+const FAULTS_PAUSE_NS: u64 = 20_000_000;
 
 /// For how long messages are answered before it is looked what else happened; one is in any case.
 const ANSWERING_NS: u64 = 1_000_000;
@@ -60,7 +60,7 @@ impl Service {
             self.socket.deadline(),
             pressure,
             self.listening_again,
-            self.onset_again,
+            self.faults_again,
             self.launches.as_ref().and_then(|l| l.deadline()),
         ];
         deadlines.into_iter().flatten().min()
@@ -73,7 +73,7 @@ impl Service {
             Token::Execs => self.see_execs(),
             Token::Faults => {
                 if !self.see_faults() {
-                    self.pause_onset();
+                    self.pause_faults();
                 }
             }
             Token::Executor => self.see_executor(),
@@ -104,8 +104,8 @@ impl Service {
                 },
             );
         }
-        if self.onset_again.take_if(|at| *at <= now).is_some() {
-            self.executor.set_onset(true);
+        if self.faults_again.take_if(|at| *at <= now).is_some() {
+            self.executor.pause_faults(false);
         }
         if self.listening_again.take_if(|at| *at <= now).is_some() {
             self.poller
@@ -208,9 +208,9 @@ impl Service {
     }
 
     /// Who is no application of ours, or left alone, may fault thousands of times a second.
-    fn pause_onset(&mut self) {
-        self.executor.set_onset(false);
-        self.onset_again = Some(monotonic_ns() + ONSET_PAUSE_NS);
+    fn pause_faults(&mut self) {
+        self.executor.pause_faults(true);
+        self.faults_again = Some(monotonic_ns() + FAULTS_PAUSE_NS);
     }
 
     fn see_burst(&mut self, app: AppId, burst: &FaultBurst) {

@@ -96,8 +96,8 @@ pub struct Service {
     threads_given_up: usize,
     /// New connections are not taken before this time: the kernel refused one.
     listening_again: Option<Nanos>,
-    /// When faults may wake the service again.
-    onset_again: Option<Nanos>,
+    /// When demand faults are recorded again.
+    faults_again: Option<Nanos>,
     ending: bool,
 }
 

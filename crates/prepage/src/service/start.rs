@@ -254,7 +254,7 @@ impl Service {
             around: discover::surroundings(),
             threads_given_up: 0,
             listening_again: None,
-            onset_again: None,
+            faults_again: None,
             ending: false,
         };
         if service.machine.mode() == Mode::Off {
