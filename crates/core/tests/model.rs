@@ -1103,7 +1103,7 @@ fn what_an_application_does_in_the_background_teaches_nothing() {
     let source = Source::Onset;
     model.run(Step::Begin { app: 0, source });
     let machine = &model.machine;
-    assert!(machine.is_switching(&id(0)) && is_onset_awaited(&machine, &id(0)));
+    assert!(machine.is_switching(&id(0)) && is_onset_awaited(machine, &id(0)));
     model.run(Step::End { app: 0 });
     model.run(Step::Observed {
         app: 0,

@@ -307,6 +307,9 @@ fn after_faults_that_can_begin_no_switch_none_are_recorded_for_a_while() {
     wait_until("the burst to be taken", is_taken);
     rig.call("Status", serde_json::json!({}));
     assert!(pauses().is_empty(), "a switch may begin with it");
+    ring(&rig.executor.faults);
+    rig.call("Status", serde_json::json!({}));
+    assert!(pauses().is_empty(), "nothing faulted");
     rig.executor.fault(1, 1_000);
     wait_until("the pause to be over", || {
         rig.executor.script().pauses.len() == 2

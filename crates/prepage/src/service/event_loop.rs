@@ -177,12 +177,12 @@ impl Service {
         }
     }
 
-    /// Returns whether these faults could begin a switch.
+    /// Returns whether these faults could begin a switch; of none, as somebody may have looked just before, that is not known.
     fn see_faults(&mut self) -> bool {
         let mut switching: BTreeMap<AppId, (u64, Nanos)> = BTreeMap::new();
         let now = monotonic_ns();
         let bursts = self.executor.drain_faults();
-        let mut is_heeded = false;
+        let mut is_heeded = bursts.is_empty();
         for burst in bursts {
             let Some(app) = self.app_of_burst(burst.pid) else {
                 continue;
