@@ -1,46 +1,25 @@
 //! What the API's methods do. Callers act on, and see, only what they own; root everything.
 
 use super::Service;
-use super::tracking::RunningCopy;
+use super::targets::nothing_named;
 use crate::api::*;
 use crate::discover;
-use crate::identity::{Identity, is_system_group, program};
 use crate::sources::api::Caller;
 use crate::wire::{self, SMALL_REQUEST_BYTES_MAX, TooLong};
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::launch::manager::Phase;
 use prepage_core::machine::Event;
 use prepage_core::signal::Source;
-use prepage_engine::Members;
-use prepage_engine::store::TrackedBy;
 use prepage_kernel::process::own_pid;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 pub(super) type Answer = Result<Value, ApiError>;
 
 /// Longest name that a user may give, in bytes.
 const NAME_BYTES_MAX: usize = 200;
-
-/// An application that is to be tracked.
-struct Found {
-    app: AppId,
-    copies: Vec<RunningCopy>,
-    how: TrackedBy,
-}
-
-impl Found {
-    fn only(identity: Identity, how: TrackedBy) -> Self {
-        Self {
-            app: identity.app.clone(),
-            copies: vec![identity.into()],
-            how,
-        }
-    }
-}
 
 /// The reply to a message that is longer than its sender may send.
 pub fn refuse_length(message: TooLong) -> Vec<u8> {
@@ -77,7 +56,7 @@ pub(super) fn unknown_process(pid: i32, error: &prepage_kernel::Error) -> ApiErr
     not_found(error.to_string())
 }
 
-fn require_owner(caller: Caller, app: &AppId) -> Result<(), ApiError> {
+pub(super) fn require_owner(caller: Caller, app: &AppId) -> Result<(), ApiError> {
     if may_act(caller, app) {
         return Ok(());
     }
@@ -90,7 +69,7 @@ fn require_owner(caller: Caller, app: &AppId) -> Result<(), ApiError> {
 }
 
 /// Before anything of a process is looked at for a caller who may not see it.
-fn require_own_process(caller: Caller, pid: i32) -> Result<(), ApiError> {
+pub(super) fn require_own_process(caller: Caller, pid: i32) -> Result<(), ApiError> {
     let status = || prepage_kernel::process::status(pid);
     if caller.uid == 0 || status().is_ok_and(|status| status.uid.effective == caller.uid) {
         return Ok(());
@@ -230,208 +209,6 @@ impl Service {
             given_up,
             missing: self.missing_count(),
         })
-    }
-
-    /// The application to be tracked and its running copies, by what the caller named.
-    fn find_new(&self, caller: Caller, target: &Target) -> Result<Found, ApiError> {
-        match target {
-            Target {
-                pid: Some(_),
-                cgroup: Some(_),
-                ..
-            } => Err(ApiError::InvalidParameter {
-                parameter: "cgroup".into(),
-                reason: "give either a pid or a cgroup".into(),
-            }),
-            Target {
-                cgroup: Some(cgroup),
-                ..
-            } => {
-                let directory = self.group_directory(cgroup)?;
-                let identity = self.identify_group(caller, &directory)?;
-                Ok(Found::only(identity, TrackedBy::Cgroup(directory)))
-            }
-            Target {
-                pid: Some(pid),
-                name,
-                ..
-            } => {
-                require_own_process(caller, *pid)?;
-                let identity = self.identify_process(*pid)?;
-                match (&identity.members, name) {
-                    // A given name does not find the application again, but its control group does.
-                    (Members::Cgroup(directory), Some(_)) => {
-                        let how = TrackedBy::Cgroup(directory.clone());
-                        Ok(Found::only(identity, how))
-                    }
-                    (_, Some(_)) => Ok(Found::only(identity, TrackedBy::Name)),
-                    (_, None) => {
-                        let running = discover::running(&self.around);
-                        Ok(self.with_other_copies(identity, running))
-                    }
-                }
-            }
-            Target {
-                name: Some(name), ..
-            } => {
-                let named = discover::named(name);
-                let is_meant =
-                    |i: &Identity| may_act(caller, &i.app) && discover::is_meant(&named, i);
-                // What a script launches is found by that, unless it is asked for.
-                let mut asking = self.around.clone();
-                asking.listed.push(named.clone());
-                let [known, asked_for] = discover::running_in([&self.around, &asking]);
-                let running = match known.iter().any(is_meant) {
-                    true => known,
-                    false => asked_for,
-                };
-                let mut found = running.clone();
-                found.retain(is_meant);
-                // One that was given no other name stands for the application.
-                found.sort_by_key(|i| self.is_renamed(i));
-                let mut seen = BTreeSet::new();
-                found.retain(|i| seen.insert(i.app.clone()));
-                let found = discover::only(found, name, |i| &i.app).map_err(not_found)?;
-                Ok(self.with_other_copies(found, running))
-            }
-            _ => Err(nothing_named()),
-        }
-    }
-
-    /// A copy of an application, and those others that run and were given no other name.
-    fn with_other_copies(&self, identity: Identity, running: Vec<Identity>) -> Found {
-        let mut others = running;
-        others.retain(|other| other.app == identity.app && other.members != identity.members);
-        others.retain(|other| !self.is_renamed(other));
-        let mut found = Found::only(identity, TrackedBy::Name);
-        found
-            .copies
-            .extend(others.into_iter().map(RunningCopy::from));
-        found
-    }
-
-    /// Whether a copy is followed as another application than it was found to be.
-    fn is_renamed(&self, identity: &Identity) -> bool {
-        let app = self.tracking.app_of(&identity.members);
-        app.is_some_and(|app| *app != identity.app)
-    }
-
-    fn identify_process(&self, pid: i32) -> Result<Identity, ApiError> {
-        match discover::identify(pid, &self.around) {
-            Ok(Some(identity)) => Ok(identity),
-            Ok(None) => Err(not_found(format!(
-                "process {pid} is a kernel thread or belongs to the system: it is no application"
-            ))),
-            Err(error) => Err(unknown_process(pid, &error)),
-        }
-    }
-
-    /// The directory of a control group that a caller named: of a mounted hierarchy, and there. Nothing else is looked at,
-    /// with rights that the caller may not have.
-    fn group_directory(&self, given: &str) -> Result<PathBuf, ApiError> {
-        let directory: PathBuf = Path::new(given).components().collect();
-        let leads_away = directory
-            .components()
-            .any(|part| part == Component::ParentDir);
-        let group = self.around.hierarchies.group_at(&directory);
-        match group.filter(|_| !leads_away && directory.is_dir()) {
-            Some(group) if !is_system_group(&group, &self.around) => Ok(directory),
-            Some(_) => Err(not_found(format!(
-                "{given} holds the system and no application"
-            ))),
-            None => Err(not_found(format!(
-                "{given} is no control group: give its directory in full, as /sys/fs/cgroup/..."
-            ))),
-        }
-    }
-
-    fn identify_group(&self, caller: Caller, directory: &Path) -> Result<Identity, ApiError> {
-        let pids = discover::group_processes(directory);
-        let shown = directory.display();
-        let main = discover::main_process(&pids)
-            .map_err(|error| not_found(error.to_string()))?
-            .ok_or_else(|| not_found(format!("no process is in {shown}")))?;
-        let foreign = |pid: &&i32| {
-            let uid = prepage_kernel::process::status(**pid).map(|s| s.uid.effective);
-            uid.is_ok_and(|uid| uid != caller.uid)
-        };
-        if caller.uid != 0
-            && let Some(pid) = pids.iter().find(foreign)
-        {
-            let reason = format!("process {pid} in {shown} is not yours: try as root");
-            return Err(ApiError::PermissionDenied { reason });
-        }
-        let members = Members::Cgroup(directory.into());
-        let found = match discover::identify(main.pid, &self.around) {
-            Err(error) if error.is_unanswered() => return Err(unknown_process(main.pid, &error)),
-            found => found.ok().flatten(),
-        };
-        let app = match found.filter(|identity| identity.members == members) {
-            Some(identity) => identity.app,
-            None => {
-                program(&main).ok_or_else(|| not_found(format!("no program runs in {shown}")))?
-            }
-        };
-        Ok(Identity {
-            app,
-            members,
-            main: main.pid,
-        })
-    }
-
-    /// The tracked application that the caller named.
-    fn find_tracked_target(&mut self, caller: Caller, target: &Target) -> Result<AppId, ApiError> {
-        let app = match target {
-            Target { pid: Some(pid), .. } => {
-                require_own_process(caller, *pid)?;
-                let app = self
-                    .executor
-                    .app_of(*pid)
-                    .or_else(|| self.find_tracked(*pid));
-                match app {
-                    Some(app) => app,
-                    None => {
-                        return Err(ApiError::NotTracked {
-                            app: self.identify_process(*pid)?.app.to_string(),
-                        });
-                    }
-                }
-            }
-            Target {
-                cgroup: Some(cgroup),
-                ..
-            } => self.app_of_group(cgroup)?,
-            Target {
-                name: Some(name), ..
-            } => {
-                let found = self.tracking.apps();
-                let named = discover::named(name);
-                let means = |app: &AppId| {
-                    let mut copies = self.tracking.copies(app);
-                    named.means(app) || copies.any(|copy| discover::is_meant(&named, &copy))
-                };
-                let found = found.filter(|app| may_act(caller, app) && means(app));
-                let found: Vec<AppId> = found.cloned().collect();
-                if found.is_empty() {
-                    return Err(ApiError::NotTracked { app: name.clone() });
-                }
-                discover::only(found, name, |app| app).map_err(not_found)?
-            }
-            _ => return Err(nothing_named()),
-        };
-        require_owner(caller, &app)?;
-        Ok(app)
-    }
-
-    fn app_of_group(&self, cgroup: &str) -> Result<AppId, ApiError> {
-        let named = |directory: &Path| self.tracking.app_of(&Members::Cgroup(directory.into()));
-        // As it was given first: that asks no file system.
-        if let Some(app) = named(Path::new(cgroup)) {
-            return Ok(app.clone());
-        }
-        let directory = self.group_directory(cgroup)?;
-        let app = named(&directory).cloned();
-        app.ok_or_else(|| ApiError::NotTracked { app: cgroup.into() })
     }
 
     fn call_untrack(&mut self, caller: Caller, target: &Target) -> Answer {
@@ -699,12 +476,5 @@ fn describe_interface(interface: &str) -> Answer {
         INTERFACE => Ok(json!({ "description": DESCRIPTION })),
         SERVICE_INTERFACE => Ok(json!({ "description": SERVICE_DESCRIPTION })),
         other => Err(ApiError::InterfaceNotFound(other.into())),
-    }
-}
-
-fn nothing_named() -> ApiError {
-    ApiError::InvalidParameter {
-        parameter: "pid".into(),
-        reason: "give a pid, a cgroup or a name".into(),
     }
 }

@@ -1,27 +1,17 @@
-//! Launches in the service: announced by `prepage run`, or seen as a program is executed.
+//! Launches in the service: announced by `prepage run` ([`super::launch_calls`]), or seen as a program is executed
+//! ([`super::execs`]).
 
 use super::Service;
-use super::calls::{
-    Answer, may_act, not_found, reply, require_pid, require_printable, unknown_process,
-};
 use super::poller::{Poller, Token};
 use super::ready::{READY_MAX, ReadyLaunches};
 use super::traced::{Traced, may_trace};
-use crate::api::{
-    ApiError, LaunchBeginParameters, LaunchBeginReply, LaunchEndParameters, LaunchOutcome,
-    LaunchPrefetchedReply, LaunchReportReply, Tracing,
-};
-use crate::cgroups::memberships;
-use crate::config::{Config, LaunchPolicy};
-use crate::identity::{
-    Named, ProcessFacts, base_name, is_first_of_unit, is_session_program, may_be_named_by_group,
-    may_be_named_by_words, program, runs_in_other_root,
-};
+use crate::api::Tracing;
+use crate::config::Config;
+use crate::identity::ProcessFacts;
 use crate::launch::decide::{Circumstances, Decided};
 use crate::launch::options::LaunchOptions;
-use crate::launch::record::{DecisionRecord, LaunchRecord};
-use crate::sources::api::Caller;
-use crate::sources::execs::{Exec, Execs};
+use crate::launch::record::LaunchRecord;
+use crate::sources::execs::Execs;
 use crate::{discover, log_warning};
 use prepage_core::identity::{AppId, AppKind, owner_of_most};
 use prepage_core::launch::manager::{Decision, LaunchState, Phase};
@@ -30,15 +20,12 @@ use prepage_core::params::Mode;
 use prepage_core::params::launch::{LaunchParams, LaunchStart};
 use prepage_engine::accounts::accountable;
 use prepage_engine::launch::LAUNCHES_MAX;
-use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights, patience};
+use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::process::{self, ProcessStatus};
 use prepage_kernel::support::Support;
 use rustix::event::epoll::EventFlags;
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,13 +36,7 @@ const RECORDS_MAX: usize = 16;
 const RECORDED_APPS_MAX: usize = 256;
 
 /// Launches of one user who is not root that are under way at once.
-const LAUNCHES_OF_USER_MAX: usize = 16;
-
-/// Longest path that a caller may name, in bytes.
-const PATH_BYTES_MAX: usize = 4_096;
-
-/// Most bytes looked at of a process's environment.
-const ENVIRONMENT_BYTES_MAX: u64 = 64 << 10;
+pub(super) const LAUNCHES_OF_USER_MAX: usize = 16;
 
 /// What is said where that happened.
 const GIVEN_UP: &str = "a file system does not answer: what a launch showed is not learned";
@@ -63,7 +44,7 @@ const GIVEN_UP: &str = "a file system does not answer: what a launch showed is n
 /// A launch that is not over.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    app: AppId,
+    pub(super) app: AppId,
     root_pid: i32,
     circumstances: Circumstances,
     decided: Decided,
@@ -72,7 +53,7 @@ pub(super) struct UnderWay {
     /// From the exec until help began, where the exec was seen.
     noticed_us: Option<u64>,
     /// The program was not executed: nothing is learned.
-    has_failed: bool,
+    pub(super) has_failed: bool,
     /// Its paths, if whoever launches it traces it.
     pub(super) traced: Option<Traced>,
 }
@@ -80,29 +61,29 @@ pub(super) struct UnderWay {
 /// What helps launches.
 #[derive(Debug)]
 pub struct LaunchHelp {
-    engine: Launches,
+    pub(super) engine: Launches,
     /// `None` where the kernel refuses.
-    execs: Option<Execs>,
+    pub(super) execs: Option<Execs>,
     warnings: Vec<String>,
-    under_way: BTreeMap<u64, UnderWay>,
+    pub(super) under_way: BTreeMap<u64, UnderWay>,
     ready: ReadyLaunches,
     next: u64,
     /// By application, oldest first.
-    records: BTreeMap<AppId, VecDeque<(u64, LaunchRecord)>>,
+    pub(super) records: BTreeMap<AppId, VecDeque<(u64, LaunchRecord)>>,
 }
 
 /// A process that is about to be, or has just become, an application.
-struct Launching<'a> {
-    app: AppId,
-    process: &'a ProcessFacts,
-    began: Nanos,
-    options: LaunchOptions,
-    is_announced: bool,
-    tracing: Tracing,
+pub(super) struct Launching<'a> {
+    pub(super) app: AppId,
+    pub(super) process: &'a ProcessFacts,
+    pub(super) began: Nanos,
+    pub(super) options: LaunchOptions,
+    pub(super) is_announced: bool,
+    pub(super) tracing: Tracing,
 }
 
 /// What comes of a launch that begins.
-enum Begun {
+pub(super) enum Begun {
     /// Nothing is done for it.
     Alone,
     /// It has not begun: its paths are wanted, and whoever launches it can trace it.
@@ -215,7 +196,7 @@ impl LaunchHelp {
         may_trace(accountable(owner), owners)
     }
 
-    fn is_part_of_launch(&self, pid: i32) -> bool {
+    pub(super) fn is_part_of_launch(&self, pid: i32) -> bool {
         let now = monotonic_ns();
         let under_way = self.under_way.values();
         let takes_in = |launch: &&UnderWay| launch.root_pid == pid || now < launch.parts_until;
@@ -225,13 +206,13 @@ impl LaunchHelp {
 
     /// Whether a launch of this application is under way whose process runs: what is executed beside it is a part of it that left its
     /// process tree, or is helped by what is fetched for it.
-    fn is_launching(&self, app: &AppId) -> bool {
+    pub(super) fn is_launching(&self, app: &AppId) -> bool {
         let mut own = self.under_way.values().filter(|launch| launch.app == *app);
         own.any(|launch| process::exe(launch.root_pid).is_ok())
     }
 
     /// Whether another launch of this user may be under way.
-    fn has_room(&self, owner: u32) -> bool {
+    pub(super) fn has_room(&self, owner: u32) -> bool {
         let own = self.under_way.values();
         let account = accountable(owner);
         let own = own.filter(|launch| accountable(launch.app.owner) == account);
@@ -265,23 +246,6 @@ fn open_execs() -> Result<Execs, String> {
 }
 
 impl Service {
-    /// Listens to execs while there is an application whose launch may be seen by them.
-    pub(super) fn watch_execs(&mut self) {
-        let wanted = match self.config.service.launches {
-            LaunchPolicy::Off => false,
-            LaunchPolicy::Tracked => {
-                let is_any_listed = !self.config.service.applications.is_empty();
-                is_any_listed || self.tracking.apps().next().is_some()
-            }
-            LaunchPolicy::Interactive => true,
-        };
-        let wanted = wanted && self.machine.mode() != Mode::Off;
-        let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
-        if let Some(Err(error)) = execs.map(|execs| execs.listen(wanted)) {
-            log_warning!("launches are seen only where `prepage run` announces them: {error}");
-        }
-    }
-
     /// Decides on the next launches of the tracked applications that are known, which may be the first since the machine
     /// was started. What an interpreter runs is decided on when it is launched.
     pub(super) fn make_launches_ready(&mut self) {
@@ -299,115 +263,8 @@ impl Service {
         }
     }
 
-    /// Programs were executed.
-    pub(super) fn see_execs(&mut self) {
-        let is_any = self.config.service.launches == LaunchPolicy::Interactive;
-        let listed = self.around.listed.iter().flat_map(Named::executable_names);
-        let mut names: BTreeSet<&str> = listed.collect();
-        // What is listed may be the name of a unit, a container or a desktop entry.
-        let mut has_groups = !names.is_empty();
-        for app in self.tracking.apps() {
-            match app.kind {
-                AppKind::Executable => _ = names.insert(base_name(&app.name)),
-                _ => has_groups = true,
-            }
-        }
-        // What cannot be one of them is not looked up in /proc, but for where a link leads, an interpreter's words, and its group: a
-        // build executes thousands of shells.
-        let is_named = |path: &str| names.contains(base_name(path));
-        let wants = |pid: i32, path: &str| {
-            let is_one_by_exe = || {
-                let exe = process::exe(pid).unwrap_or_default();
-                let (exe, words) = (exe.to_string_lossy(), || discover::arguments(pid));
-                is_named(&exe) || may_be_named_by_words(&exe, words, is_named)
-            };
-            let has_group = || has_groups && may_be_named_by_group(&memberships(pid));
-            is_named(path) || is_one_by_exe() || has_group() || is_any && is_interactive(pid)
-        };
-        let execs = self.launches.as_mut().and_then(|l| l.execs.as_mut());
-        let execs = execs.map(|execs| execs.drain(wants)).unwrap_or_default();
-        for exec in execs {
-            self.see_exec(&exec);
-        }
-    }
-
-    fn see_exec(&mut self, exec: &Exec) {
-        let Some(help) = self.launches.as_ref() else {
-            return;
-        };
-        if help.is_part_of_launch(exec.pid) {
-            return;
-        }
-        // It may have ended already, or it or one above it does not answer.
-        let Ok((process, parent)) = discover::facts(exec.pid) else {
-            return;
-        };
-        let Ok(chain) = discover::chain(process, parent) else {
-            return;
-        };
-        // Any other process of an application is not its launch.
-        let Some(mut identity) = discover::identify_main(&chain, &self.around) else {
-            return;
-        };
-        // A desktop that runs it moves it into the scope that names it some milliseconds later.
-        let is_by_itself = identity.app.kind == AppKind::Executable;
-        if is_by_itself
-            && !self.tracking.contains(&identity.app)
-            && let Some(entry) = self.launched_entry(exec.pid, identity.app.owner)
-        {
-            identity.app = entry;
-        }
-        if help.is_launching(&identity.app) {
-            return;
-        }
-        let is_tracked = self.tracking.contains(&identity.app);
-        // What is executed in the group of one that runs is no launch of it; a program is one wherever it runs.
-        let is_launch = LazyCell::new(|| is_by_itself || !discover::joins_others(&identity));
-        // What a group's program is, takes a look at each of its processes.
-        let is_meant = || !self.around.listed.is_empty() && *is_launch && self.lists(&identity);
-        let is_found = !is_tracked && (self.around.lists(&identity.app) || is_meant());
-        let is_chosen = is_tracked
-            || is_found
-            || self.config.service.launches == LaunchPolicy::Interactive
-                && (runs_in_other_root(&chain[0]) || !is_session_program(&chain[0]))
-                && is_interactive(exec.pid);
-        if is_chosen && *is_launch {
-            self.begin_launch(Launching {
-                app: identity.app.clone(),
-                process: &chain[0],
-                began: exec.at,
-                options: LaunchOptions::default(),
-                is_announced: false,
-                tracing: Tracing::No,
-            });
-        }
-        if is_found {
-            self.meet(identity);
-        }
-    }
-
-    /// The application of the desktop entry that a process was launched by, where that is tracked or listed. GLib, by which GNOME Shell
-    /// and others launch, says so in its environment, which the processes below it inherit: it tells whose pid it means.
-    fn launched_entry(&self, pid: i32, owner: u32) -> Option<AppId> {
-        let environment = environment(pid);
-        let value = |name: &str| {
-            let variables = environment.split(|&byte| byte == 0);
-            let mut values = variables.filter_map(|v| v.strip_prefix(name.as_bytes()));
-            std::str::from_utf8(values.next()?).ok()
-        };
-        let launched: i32 = value("GIO_LAUNCHED_DESKTOP_FILE_PID=")?.parse().ok()?;
-        let entry = base_name(value("GIO_LAUNCHED_DESKTOP_FILE=")?);
-        let app = AppId {
-            kind: AppKind::Desktop,
-            name: entry.strip_suffix(".desktop")?.into(),
-            owner,
-        };
-        let is_known = || self.tracking.contains(&app) || self.around.lists(&app);
-        (launched == pid && is_known()).then_some(app)
-    }
-
     /// Decides on a launch and begins it.
-    fn begin_launch(&mut self, launching: Launching<'_>) -> Begun {
+    pub(super) fn begin_launch(&mut self, launching: Launching<'_>) -> Begun {
         let Launching {
             app,
             process,
@@ -530,115 +387,6 @@ impl Service {
         }
         help.keep(&launch.app, result.id, record);
     }
-
-    /// `LaunchBegin`: the caller's own process is about to execute a program.
-    pub(super) fn call_launch_begin(
-        &mut self,
-        caller: Caller,
-        given: &LaunchBeginParameters,
-    ) -> Answer {
-        require_printable(&given.exe, "exe", PATH_BYTES_MAX)?;
-        require_printable(&given.name, "name", PATH_BYTES_MAX)?;
-        let owner = caller.uid;
-        let help = self.launches.as_ref().ok_or_else(|| ApiError::Failed {
-            reason: "launches are not helped here: see `prepage doctor`".into(),
-        })?;
-        if !help.has_room(owner) {
-            let reason = format!(
-                "too many launches are under way: {LAUNCHES_OF_USER_MAX} of yours, or {LAUNCHES_MAX} in all"
-            );
-            return Err(ApiError::Failed { reason });
-        }
-        let pid = require_pid(caller)?;
-        let unknown = |error: prepage_kernel::Error| unknown_process(pid, &error);
-        // Its own arguments are those of who asks, and may be long.
-        let named = || Ok(vec![given.name.clone()]);
-        let (mut process, parent) = discover::facts_with(pid, named).map_err(unknown)?;
-        process.exe = Some(given.name.clone());
-        let mut chain = discover::chain(process, parent).map_err(unknown)?;
-        let identity = discover::identify_main(&chain, &self.around)
-            .filter(|_| is_first_of_unit(&chain, &self.around));
-        let app = identity.map(|i| i.app).or_else(|| program(&chain[0]));
-        let app = app.filter(|app| app.owner == owner);
-        let app = app.ok_or_else(|| not_found("that is no application of yours"))?;
-        chain[0].exe = Some(given.exe.clone());
-        let begun = self.begin_launch(Launching {
-            app: app.clone(),
-            process: &chain[0],
-            began: monotonic_ns(),
-            options: given.options,
-            is_announced: true,
-            tracing: given.tracing,
-        });
-        let awaits_tracer = matches!(begun, Begun::AwaitsTracer);
-        let begun = match &begun {
-            Begun::Launch(id, decided) => Some((*id, decided.as_ref())),
-            Begun::Alone | Begun::AwaitsTracer => None,
-        };
-        let stored = self.store.load(&app);
-        let phase = stored.map_or(Phase::default(), |s| s.launch.phase);
-        let plan = begun.and_then(|(_, d)| d.decision.prefetch.as_ref());
-        reply(LaunchBeginReply {
-            app: app.to_string(),
-            launch: begun.map(|(id, _)| id),
-            phase: begun.map_or(phase, |(_, d)| d.state.phase),
-            waits: plan.is_some_and(|plan| plan.start != LaunchStart::Together),
-            decision: begun
-                .map(|(_, d)| DecisionRecord::from(d))
-                .unwrap_or_default(),
-            awaits_tracer,
-        })
-    }
-
-    pub(super) fn own_launch(
-        &mut self,
-        caller: Caller,
-        id: u64,
-    ) -> Result<&mut UnderWay, ApiError> {
-        let help = self.launches.as_mut();
-        let launch = help.and_then(|help| help.under_way.get_mut(&id));
-        launch
-            .filter(|launch| may_act(caller, &launch.app))
-            .ok_or_else(|| not_found(format!("no launch {id} of yours is under way")))
-    }
-
-    /// `LaunchEnd`: the caller knows how it went on.
-    pub(super) fn call_launch_end(&mut self, caller: Caller, given: LaunchEndParameters) -> Answer {
-        let launch = self.own_launch(caller, given.launch)?;
-        launch.has_failed |= given.outcome == LaunchOutcome::Failed;
-        if let Some(help) = &self.launches {
-            help.engine.settled(given.launch);
-        }
-        reply(serde_json::json!({}))
-    }
-
-    /// `LaunchPrefetched`: answered at once.
-    pub(super) fn call_launch_prefetched(&mut self, caller: Caller, id: u64) -> Answer {
-        let is_under_way = self.own_launch(caller, id).is_ok();
-        let help = self.launches.as_ref().filter(|_| is_under_way);
-        let complete = help.is_none_or(|help| help.engine.wait_prefetched(id, Duration::ZERO));
-        reply(LaunchPrefetchedReply { complete })
-    }
-
-    /// `LaunchReport`: what a launch did, once it is over.
-    pub(super) fn call_launch_report(&mut self, caller: Caller, id: u64) -> Answer {
-        if self.own_launch(caller, id).is_ok() {
-            return reply(LaunchReportReply { record: None });
-        }
-        let kept = self.launches.iter().flat_map(|help| &help.records);
-        let own = kept.filter(|(app, _)| may_act(caller, app));
-        let found = own
-            .flat_map(|(_, records)| records)
-            .find(|(of, _)| *of == id);
-        match found {
-            Some((_, record)) => reply(LaunchReportReply {
-                record: Some(record.clone()),
-            }),
-            None => Err(not_found(format!(
-                "launch {id} is none of yours, or long over"
-            ))),
-        }
-    }
 }
 
 fn watch(poller: &Poller, engine: &Launches, execs: Option<&Execs>) -> std::io::Result<()> {
@@ -677,30 +425,6 @@ fn rights(status: ProcessStatus, owner: u32) -> Option<Rights> {
         gid: status.gid.real,
         groups: status.groups,
     })
-}
-
-/// The environment that a process was executed with, its variables divided by NUL, as far as it is looked at; empty where it is gone
-/// or does not answer.
-fn environment(pid: i32) -> Vec<u8> {
-    let environment = move || {
-        let mut environment = Vec::new();
-        let file = std::fs::File::open(format!("/proc/{pid}/environ"))?;
-        let mut file = file.take(ENVIRONMENT_BYTES_MAX);
-        file.read_to_end(&mut environment).map(|_| environment)
-    };
-    let environment = patience::of_process(pid, environment).and_then(std::io::Result::ok);
-    environment.unwrap_or_default()
-}
-
-/// Whether a process was launched in a graphical session and not from a terminal.
-fn is_interactive(pid: i32) -> bool {
-    let environment = environment(pid);
-    let mut variables = environment.split(|&byte| byte == 0);
-    let has_display =
-        variables.any(|v| v.starts_with(b"DISPLAY=") || v.starts_with(b"WAYLAND_DISPLAY="));
-    let input = std::fs::read_link(format!("/proc/{pid}/fd/0"));
-    let is_typed = input.is_ok_and(|path| path.as_os_str().as_bytes().starts_with(b"/dev/pts/"));
-    has_display && !is_typed
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 
 mod calls;
 mod event_loop;
+mod execs;
 mod explain;
 mod findings;
+mod launch_calls;
 mod launches;
 mod notify;
 mod poller;
@@ -13,6 +15,7 @@ mod recording;
 mod reload;
 mod signals;
 mod start;
+mod targets;
 mod traced;
 mod tracking;
 mod unanswered;
