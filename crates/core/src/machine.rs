@@ -3,18 +3,24 @@
 //! Nothing here does I/O or asks a clock. Whoever executes the actions is the only seam: the service's executor, a
 //! scripted one in tests, nobody in the replay simulator.
 
+mod action;
+mod event;
+mod switching;
+mod tracked;
+
+pub use action::{Action, Need};
+pub use event::Event;
+
 use crate::ahead::Ahead;
-use crate::app::{AppModel, Known, Observation, Profile, anon_outcome, file_outcome};
-use crate::extent::ExtentSet;
-use crate::file_watch::FileWatch;
-use crate::identity::{AppId, FileId, Instance};
+use crate::app::{AppModel, Observation, Profile};
+use crate::identity::AppId;
 use crate::outcome::{SwitchRecord, Void};
-use crate::params::{FileCandidates, Mode, Params, ReclaimParams, SwitchParams};
-use crate::plan::Plan;
-use crate::rest::Rest;
+use crate::params::{Mode, Params};
 use crate::signal::{EndCause, Source};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use switching::{Collecting, Switching};
+use tracked::Tracked;
 
 /// Nanoseconds of a monotonic clock.
 pub type Nanos = u64;
@@ -26,229 +32,6 @@ pub const APPS_MAX: usize = 1024;
 
 /// Records of past switches kept for each application.
 pub const RECORDS_MAX: usize = 64;
-
-/// Something that happened.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// An application is to be followed; `profile` is what is known of it.
-    Tracked {
-        /// The application.
-        app: AppId,
-        /// What the store holds of it, empty where it holds nothing.
-        profile: Box<Profile>,
-    },
-    /// An application is no longer to be followed.
-    Untracked {
-        /// The application.
-        app: AppId,
-    },
-    /// One of its processes began, or began another program.
-    InstanceStarted {
-        /// The application.
-        app: AppId,
-        /// The process instance.
-        instance: Instance,
-    },
-    /// One of its processes ended.
-    InstanceEnded {
-        /// The application.
-        app: AppId,
-        /// The process instance.
-        instance: Instance,
-    },
-    /// The application is switched to.
-    Begin {
-        /// The application.
-        app: AppId,
-        /// Who says so.
-        source: Source,
-    },
-    /// The switch is over.
-    End {
-        /// The application.
-        app: AppId,
-    },
-    /// Demand faults were seen in a tracked application.
-    DemandFaults {
-        /// The application.
-        app: AppId,
-        /// Number since the last such event.
-        count: u64,
-        /// Time of the last of them.
-        last_at: Nanos,
-    },
-    /// All that a switch's plan holds was fetched, as far as it could be.
-    Fetched {
-        /// The application.
-        app: AppId,
-        /// Number of the switch.
-        switch: u64,
-    },
-    /// Time has passed: the deadline that [`Machine::deadline`] gave has come.
-    Tick,
-    /// The executor has collected what a switch showed.
-    Observed {
-        /// The application.
-        app: AppId,
-        /// Number of the switch.
-        switch: u64,
-        /// What it showed.
-        observation: Box<Observation>,
-    },
-    /// A file was found updated, replaced, truncated or gone.
-    FileChanged {
-        /// The application.
-        app: AppId,
-        /// The file, in the version that was known.
-        file: FileId,
-    },
-    /// The mode is to change, for all applications.
-    SetMode(
-        /// The mode.
-        Mode,
-    ),
-    /// Other parameters hold from now on: the next plans are made with them.
-    SetParams(
-        /// The parameters, within their ranges.
-        Box<Params>,
-    ),
-    /// Memory pressure began or ended.
-    Pressure {
-        /// Whether there is pressure.
-        under_pressure: bool,
-    },
-}
-
-/// What a switch to an application needs memory for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Need {
-    /// The application.
-    pub app: AppId,
-    /// What would be fetched of it, if it is out.
-    pub plan: Arc<Plan>,
-    /// Pages that came in beside the plan: the most of its last few switches.
-    pub missed_pages: u64,
-}
-
-/// Something to do, in the order given.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Begin to observe a switch.
-    Observe {
-        /// The application.
-        app: AppId,
-        /// Number of the switch.
-        switch: u64,
-        /// Whether its file accesses are asked for: see [`FileWatch`].
-        files: bool,
-        /// Whether the onset of a switch is waited for meanwhile: see [`Source::Unplanned`].
-        awaits_onset: bool,
-    },
-    /// Fetch the plan's pages, of the kinds that the mode fetches, and answer with [`Event::Fetched`]. What is never
-    /// answered lasts until the switch's cap.
-    Fetch {
-        /// The application.
-        app: AppId,
-        /// Number of the switch.
-        switch: u64,
-        /// What to fetch.
-        plan: Arc<Plan>,
-        /// Which kinds.
-        mode: Mode,
-        /// Whether something else than demand faults began the switch: somebody waits for it.
-        is_announced: bool,
-    },
-    /// The switch is over: stop fetching, collect what it showed and answer with [`Event::Observed`].
-    Collect {
-        /// The application.
-        app: AppId,
-        /// Number of the switch.
-        switch: u64,
-        /// What was planned.
-        plan: Arc<Plan>,
-        /// The pages of the tables, whose use or disuse is asked for.
-        known: Known,
-    },
-    /// Make pages cold again: they were mapped, and nothing vouches for their use.
-    Cool {
-        /// The process instance.
-        instance: Instance,
-        /// Virtual pages.
-        pages: ExtentSet,
-    },
-    /// Have the kernel reclaim, where a memory limit above an application, or the machine, leaves less than what is out of its
-    /// plan: see [`crate::ahead`]. A switch that begins ends it: [`Action::Observe`] does where no onset is awaited, and so does
-    /// [`Action::Fetch`] for what was observed as unplanned faults so far.
-    Reclaim {
-        /// What those need that may be switched to next; all of it is in where an application is in use.
-        needs: Vec<Need>,
-        /// The applications that may be in use: the one switched to last, and the one last announced by more than its faults.
-        in_use: Vec<AppId>,
-        /// Which kinds of pages would be fetched.
-        mode: Mode,
-        /// How much, and when not.
-        params: ReclaimParams,
-    },
-    /// Keep the application's profile.
-    Store {
-        /// The application.
-        app: AppId,
-    },
-}
-
-/// The time in which the onset is not believed, after one that was none, doubles at most so often: from 2 s to a minute.
-const FALSE_ONSETS_MAX: u32 = 5;
-
-#[derive(Clone, Debug)]
-struct Switching {
-    number: u64,
-    source: Source,
-    mode: Mode,
-    plan: Arc<Plan>,
-    began: Nanos,
-    /// Demand faults since.
-    faults: u64,
-    /// When more than a few demand faults were last seen.
-    last_fault: Nanos,
-    /// Demand faults since `few_since` that are too few yet. They are counted over time, not by look: how often it is looked
-    /// depends on what other switches are under way.
-    few: u64,
-    few_since: Nanos,
-    /// When all of its plan was fetched.
-    fetched: Option<Nanos>,
-}
-
-/// A switch that ended and whose observation is being collected.
-#[derive(Clone, Debug)]
-struct Collecting {
-    switching: Switching,
-    ended: Nanos,
-    cause: EndCause,
-    superseded: bool,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Tracked {
-    model: AppModel,
-    next_number: u64,
-    rest: Rest,
-    file_watch: FileWatch,
-    switching: Option<Switching>,
-    collecting: Option<Collecting>,
-    /// When something last said that it is switched to: see [`Machine::in_use`]. Unplanned faults say so only where they prove
-    /// to be a switch, and planned ones where they are heeded.
-    last_signal: Option<Nanos>,
-    /// When something else than demand faults last did, whether a switch began by that or not.
-    last_announced: Option<Nanos>,
-    last_begin: Option<Nanos>,
-    last_end: Option<Nanos>,
-    /// Of those that faults began on pages that were not planned, and that need not have been switches: they count for nothing
-    /// else here, except once they were found to be switches.
-    last_unplanned_end: Option<Nanos>,
-    /// Switches that the onset of planned faults began and that were none, or that reclaim undid, since one that was.
-    false_onsets: u32,
-    records: VecDeque<SwitchRecord>,
-}
 
 /// Everything that is known and decided.
 #[derive(Clone, Debug, Default)]
@@ -298,7 +81,7 @@ impl Machine {
             .flat_map(|t| t.records.iter())
     }
 
-    /// For how many switches an application is left alone from now on; see [`Rest`].
+    /// For how many switches an application is left alone from now on; see [`crate::rest::Rest`].
     pub fn rest_left(&self, app: &AppId) -> u32 {
         self.apps.get(app).map_or(0, |tracked| tracked.rest.left())
     }
@@ -362,9 +145,8 @@ impl Machine {
                 let Some(switching) = &mut tracked.switching else {
                     return Vec::new();
                 };
-                switching.note_faults(count, last_at, &self.params.switch);
                 let is_unplanned = switching.source == Source::Unplanned;
-                let faults = switching.faults;
+                let faults = switching.note_faults(count, last_at, &self.params.switch);
                 if !is_unplanned || !tracked.is_switch_by_size(faults) {
                     return Vec::new();
                 }
@@ -374,7 +156,7 @@ impl Machine {
             Event::Fetched { app, switch } => {
                 let switching = self.apps.get_mut(&app).and_then(|t| t.switching.as_mut());
                 if let Some(switching) = switching.filter(|s| s.number == switch) {
-                    switching.fetched = Some(now);
+                    switching.note_fetched(now);
                 }
                 Vec::new()
             }
@@ -499,18 +281,9 @@ impl Machine {
         }
         // A switch that nothing is fetched for is there to be observed.
         let files = !mode.fetches() || tracked.file_watch.takes_one();
-        let switching = tracked.switching.insert(Switching {
-            number,
-            source,
-            mode,
-            plan: Arc::clone(tracked.model.plan()),
-            began: now,
-            faults: 0,
-            last_fault: now,
-            few: 0,
-            few_since: now,
-            fetched: None,
-        });
+        let plan = Arc::clone(tracked.model.plan());
+        let switching = Switching::begin(number, source, mode, plan, now);
+        let switching = tracked.switching.insert(switching);
         actions.push(Action::Observe {
             app: app.clone(),
             switch: number,
@@ -619,7 +392,7 @@ impl Machine {
             seen.void = Some(Void::Superseded);
         }
         let Switching { plan, mode, .. } = &collecting.switching;
-        let mut record = record_of(&tracked.model, &collecting, &seen);
+        let mut record = collecting.record(&tracked.model, &seen);
         if record.void.is_none() && tracked.is_background(&record) {
             (record.void, seen.void) = (Some(Void::Background), Some(Void::Background));
         }
@@ -651,210 +424,5 @@ impl Machine {
         }
         actions.push(Action::Store { app: app.clone() });
         actions
-    }
-}
-
-impl Tracked {
-    /// What a signal is taken for: planned faults are not believed to begin a switch for a while after others fetched in vain.
-    fn believed(&self, now: Nanos, source: Source, params: &SwitchParams) -> Source {
-        let doubled = 1 << self.false_onsets.min(FALSE_ONSETS_MAX);
-        let doubt_ms = params.onset_pause_ms.saturating_mul(doubled);
-        let doubts = self.false_onsets > 0 && is_within(now, self.last_end, doubt_ms);
-        match source {
-            Source::Onset if doubts => Source::Unplanned,
-            source => source,
-        }
-    }
-
-    /// What was observed as unplanned faults is a switch: what was seen of it counts, and its plan is fetched from now on.
-    fn prove(&mut self, now: Nanos, app: &AppId, source: Source, mode: Mode) -> Vec<Action> {
-        (self.last_begin, self.last_signal) = (Some(now), Some(now));
-        let Some(switching) = &mut self.switching else {
-            return Vec::new();
-        };
-        (switching.source, switching.mode) = (source, mode);
-        switching.plan = Arc::clone(self.model.plan());
-        switching.last_fault = now;
-        (switching.few, switching.few_since) = (0, now);
-        switching.fetch(app).into_iter().collect()
-    }
-
-    /// Whether this signal begins a switch, or says what one is that is under way.
-    fn heeds(&self, now: Nanos, source: Source, params: &SwitchParams) -> bool {
-        let within = |last, ms| is_within(now, last, ms);
-        let under_way = self.switching.as_ref().map(|switching| switching.source);
-        // Faults in the background may have begun a switch: a user's signal begins another, unless the faults are what it
-        // led to.
-        let repeat_ms = match under_way {
-            Some(Source::Onset) if source.is_announced() => {
-                params.repeat_ms.min(params.onset_window_ms)
-            }
-            _ => params.repeat_ms,
-        };
-        let pause_ms = params.onset_pause_ms;
-        let is_paused = match source {
-            Source::Explicit | Source::Focus | Source::Thaw => false,
-            Source::Onset => within(self.last_end, pause_ms),
-            Source::Unplanned => {
-                within(self.last_end, pause_ms) || within(self.last_unplanned_end, pause_ms)
-            }
-        };
-        let is_superfluous = under_way.is_some_and(|under_way| match source {
-            Source::Explicit => false,
-            Source::Focus | Source::Thaw => !matches!(under_way, Source::Onset | Source::Unplanned),
-            Source::Onset => under_way != Source::Unplanned,
-            Source::Unplanned => true,
-        });
-        !(within(self.last_begin, repeat_ms) || is_paused || is_superfluous)
-    }
-
-    /// What a switch to it needs.
-    fn need(&self, app: &AppId) -> Need {
-        /// Switches whose misses are thought to come again.
-        const LAST: usize = 4;
-        let missed = self.last_switches(LAST).map(SwitchRecord::missed_pages);
-        Need {
-            app: app.clone(),
-            plan: Arc::clone(self.model.plan()),
-            missed_pages: missed.max().unwrap_or(0),
-        }
-    }
-
-    /// Its last switches that were observed to their end, at most `most`, newest first.
-    fn last_switches(&self, most: usize) -> impl Iterator<Item = &SwitchRecord> {
-        let records = self.records.iter().rev();
-        records.filter(|record| record.void.is_none()).take(most)
-    }
-
-    /// Whether a switch that demand faults began was none: see [`Void::Background`]. What is learned from is what a switch to
-    /// the application uses, and its timers use little of that. What uses other pages, but as many, is a switch that the plan
-    /// does not know yet; and what uses much of the plan may be small.
-    fn is_background(&self, record: &SwitchRecord) -> bool {
-        const USED_MIN: f64 = 0.5;
-        matches!(record.source, Source::Onset | Source::Unplanned)
-            && record.used_share().is_none_or(|used| used < USED_MIN)
-            && !self.is_switch_by_size(record.touched_pages())
-    }
-
-    /// Whether what touched so many pages was a switch: more than a quarter of what the largest of the last few touched.
-    fn is_switch_by_size(&self, pages: u64) -> bool {
-        const LAST: usize = 8;
-        const SIZE_RATIO: u64 = 4;
-        let largest = self.last_switches(LAST).map(SwitchRecord::touched_pages);
-        pages > largest.max().unwrap_or(0) / SIZE_RATIO
-    }
-
-    /// Decides when file accesses are observed next. The paper's profile is of switches that are observed, each of them.
-    fn watch_files(&mut self, record: &SwitchRecord, params: &Params) {
-        let outcome = record.file.as_ref();
-        let outcome = outcome.filter(|_| record.void.is_none() && record.mode.fetches());
-        if let Some(outcome) = outcome {
-            let is_profiling = params.file.file_candidates == FileCandidates::Offline
-                && self.model.profile().files.profiled() < params.file.profile_switches;
-            let interval_max = match is_profiling {
-                true => 1,
-                false => params.file.observe_interval_max,
-            };
-            self.file_watch.learn(outcome, interval_max);
-        }
-    }
-}
-
-/// Whether it is less than `ms` after `last`.
-fn is_within(now: Nanos, last: Option<Nanos>, ms: u64) -> bool {
-    let pause = ms.saturating_mul(NANOS_PER_MS);
-    last.is_some_and(|last| now < last.saturating_add(pause))
-}
-
-fn record_of(model: &AppModel, collecting: &Collecting, seen: &Observation) -> SwitchRecord {
-    let Switching { plan, mode, .. } = &collecting.switching;
-    SwitchRecord {
-        number: collecting.switching.number,
-        mode: *mode,
-        source: collecting.switching.source,
-        end: collecting.cause,
-        duration_ms: collecting.ended.saturating_sub(collecting.switching.began) / NANOS_PER_MS,
-        void: seen.void,
-        events_lost: seen.events_lost,
-        unresolved: seen.unresolved,
-        confidence: plan.confidence,
-        anon: anon_outcome(model, plan, seen, !mode.fetches_anon()),
-        file: seen
-            .files_observed
-            .then(|| file_outcome(plan, seen, !mode.fetches_files())),
-        timing: seen.timing,
-    }
-}
-
-impl Switching {
-    /// Takes in demand faults that were seen at one look, the last of them at `last_at`.
-    fn note_faults(&mut self, count: u64, last_at: Nanos, params: &SwitchParams) {
-        self.faults += count;
-        let quiet = params.quiet_ms.saturating_mul(NANOS_PER_MS);
-        if last_at.saturating_sub(self.few_since) > quiet {
-            (self.few, self.few_since) = (0, last_at);
-        }
-        self.few += count;
-        if self.few >= params.quiet_faults {
-            self.last_fault = self.last_fault.max(last_at);
-            (self.few, self.few_since) = (0, last_at);
-        }
-    }
-
-    /// Nothing, where its mode fetches nothing.
-    fn fetch(&self, app: &AppId) -> Option<Action> {
-        let Self { plan, mode, .. } = self;
-        mode.fetches().then(|| Action::Fetch {
-            app: app.clone(),
-            switch: self.number,
-            plan: Arc::clone(plan),
-            mode: *mode,
-            is_announced: self.source.is_announced(),
-        })
-    }
-
-    fn collect(&self, app: &AppId, known: Known) -> Action {
-        Action::Collect {
-            app: app.clone(),
-            switch: self.number,
-            plan: Arc::clone(&self.plan),
-            known,
-        }
-    }
-
-    /// Tells `rest` how its demand ended. That of a switch that nothing was fetched for tells nothing.
-    fn tell(&self, rest: &mut Rest, cause: EndCause, params: &Params) {
-        let is_helped = self.mode.fetches_anon() && self.plan.anon_pages() > 0;
-        match (cause, self.fetched.filter(|_| is_helped)) {
-            (EndCause::Quiet, _) => rest.demand_ended(),
-            (EndCause::Cap, Some(fetched)) => {
-                let went_on_ms = self.last_fault.saturating_sub(fetched) / NANOS_PER_MS;
-                if went_on_ms >= params.switch.endless_ms {
-                    rest.demand_went_on(&params.switch);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether its plan is being fetched: nothing is quiet then, since the application's waits for pages in flight are no
-    /// demand faults.
-    fn is_fetching(&self) -> bool {
-        self.mode.fetches() && self.fetched.is_none()
-    }
-
-    /// When it ends unless something happens, and why.
-    fn deadline(&self, params: &Params) -> (Nanos, EndCause) {
-        let quiet = self
-            .last_fault
-            .max(self.fetched.unwrap_or_default())
-            .saturating_add(params.switch.quiet_ms.saturating_mul(NANOS_PER_MS));
-        let cap = self
-            .began
-            .saturating_add(params.switch.cap_ms.saturating_mul(NANOS_PER_MS));
-        match quiet < cap && !self.is_fetching() {
-            true => (quiet, EndCause::Quiet),
-            false => (cap, EndCause::Cap),
-        }
     }
 }
