@@ -5,30 +5,27 @@
 //!
 //! Launches without a service read and write one profile of a store that nobody has open: [`single`].
 
+mod files;
 mod format;
 pub mod single;
+mod writer;
 
 pub use format::{Next, decode};
 
 use crate::accounts::accountable;
 use crate::error::{Error, Result};
-use crate::locked::locked;
-use crate::thread;
-use format::{encode, left_alone, write_left_alone};
+use files::{failed, is_newer_at, lock, profile_path, read_one, set_aside};
+use format::{encode, left_alone};
 use prepage_core::app::Profile;
 use prepage_core::identity::{AppId, owner_of_most};
 use prepage_core::launch::manager::{LaunchState, Phase};
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
+use writer::{Task, Writer};
 
 /// Largest profile that is read or written, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 4 << 20;
@@ -47,9 +44,6 @@ const BYTES_MAX: usize = 512 << 20;
 
 /// How long a service waits for the store: launches without a service hold it while they write one profile.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// How long a lock that is held is left alone between tries.
-const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// What the store keeps of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,34 +111,6 @@ pub struct Store {
     _lock: Option<File>,
 }
 
-#[derive(Debug)]
-struct Writer {
-    queue: Sender<Word>,
-    due: Arc<Mutex<Due>>,
-    thread: JoinHandle<()>,
-}
-
-/// What is to be done, by file: only the last of several versions needs writing, however long the disk takes.
-type Due = BTreeMap<PathBuf, Task>;
-
-#[derive(Debug)]
-enum Task {
-    Write(Vec<u8>),
-    /// Only the launches that the application is still left alone for.
-    LeftAlone(u32),
-    Remove,
-}
-
-/// What the thread that writes is told.
-enum Word {
-    /// Something is due, where nothing was.
-    Due,
-    /// Answer when everything before has been done.
-    Flush(Sender<()>),
-    /// Who is told from now on of what could not be kept.
-    WarnBy(fn(&str)),
-}
-
 impl Store {
     /// Opens the store in `dir`, which is created where it is missing. Returns it with a warning for each file that
     /// was damaged and set aside.
@@ -188,7 +154,9 @@ impl Store {
     /// Has `warn` told of what could not be kept, by the thread that writes: once, until something could be again. Without
     /// it, standard error is.
     pub fn warn_by(&self, warn: fn(&str)) {
-        self.tell(Word::WarnBy(warn));
+        if let Some(writer) = &self.writer {
+            writer.warn_by(warn);
+        }
     }
 
     /// What is kept of an application.
@@ -304,10 +272,9 @@ impl Store {
 
     /// Waits until everything is on disk.
     pub fn flush(&self) {
-        let (done, wait) = channel();
-        self.tell(Word::Flush(done));
-        // An error means that the writer is gone: there is nothing to wait for.
-        let _ = wait.recv();
+        if let Some(writer) = &self.writer {
+            writer.flush();
+        }
     }
 
     fn put(&mut self, stored: StoredProfile) {
@@ -402,27 +369,8 @@ impl Store {
     }
 
     fn queue(&self, app: &AppId, task: Task) {
-        let Some(writer) = &self.writer else {
-            return;
-        };
-        let (path, mut due) = (self.path_of(app), locked(&writer.due));
-        let is_first = due.is_empty();
-        match (due.get_mut(&path), task) {
-            (Some(Task::Write(bytes)), Task::LeftAlone(left)) => {
-                format::set_left_alone(bytes, left);
-            }
-            (_, task) => drop(due.insert(path, task)),
-        }
-        drop(due);
-        if is_first {
-            self.tell(Word::Due);
-        }
-    }
-
-    fn tell(&self, word: Word) {
         if let Some(writer) = &self.writer {
-            // The writer ends only when the queue is dropped.
-            let _ = writer.queue.send(word);
+            writer.queue(self.path_of(app), task);
         }
     }
 
@@ -431,134 +379,11 @@ impl Store {
     }
 }
 
-/// Most characters of an application's id in the name of its file.
-const NAME_CHARACTERS_MAX: usize = 120;
-
-/// The file of an application's profile. Its owner is in the name whatever that is cut to, so that nobody can choose a name of which
-/// the checksum is that of another user's.
-fn profile_path(dir: &Path, app: &AppId) -> PathBuf {
-    let text = app.to_string();
-    let readable: String = text
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "-.@".contains(c) {
-                c
-            } else {
-                '_'
-            }
-        })
-        .take(NAME_CHARACTERS_MAX)
-        .collect();
-    let owner = match text.chars().count() > NAME_CHARACTERS_MAX {
-        true => format!("@{}", app.owner),
-        false => String::new(),
-    };
-    let checksum = crc32fast::hash(text.as_bytes());
-    dir.join(format!("{readable}{owner}-{checksum:08x}.profile"))
-}
-
-/// Takes the store's lock, which is held while the file is open.
-fn lock(dir: &Path, wait_max: Duration) -> Result<File> {
-    let path = dir.join("lock");
-    let mut options = OpenOptions::new();
-    let lock = options.create(true).truncate(false).write(true).open(&path);
-    let lock = lock.map_err(|e| failed("opening", &path, e))?;
-    let until = Instant::now() + wait_max;
-    loop {
-        let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-        match rustix::fs::flock(&lock, operation) {
-            Ok(()) => return Ok(lock),
-            Err(_) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
-            Err(_) => return Err(Error::StoreLocked { path: dir.into() }),
-        }
-    }
-}
-
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Some(Writer { queue, thread, .. }) = self.writer.take() {
-            drop(queue);
-            // A panic of the writer has been reported by its own thread.
-            let _ = thread.join();
+        if let Some(writer) = self.writer.take() {
+            writer.stop();
         }
-    }
-}
-
-impl Writer {
-    fn start() -> Result<Self> {
-        let (queue, words) = channel();
-        let due = Arc::new(Mutex::default());
-        let thread = thread::spawn("prepage-store", {
-            let due = Arc::clone(&due);
-            move || run_writer(&words, &due)
-        })?;
-        Ok(Self { queue, due, thread })
-    }
-}
-
-fn run_writer(words: &Receiver<Word>, due: &Mutex<Due>) {
-    let mut warn: fn(&str) = |warning| eprintln!("{warning}");
-    // A full disk fails every write: the first says it.
-    let mut is_failing = false;
-    // What was to be written over is not what the number of launches is of.
-    let mut outdated = BTreeSet::new();
-    while let Ok(first) = words.recv() {
-        let mut waiting = Vec::new();
-        for word in std::iter::once(first).chain(words.try_iter()) {
-            match word {
-                Word::Due => {}
-                Word::Flush(done) => waiting.push(done),
-                Word::WarnBy(by) => warn = by,
-            }
-        }
-        let taken = std::mem::take(&mut *locked(due));
-        for (path, task) in taken {
-            let result = match task {
-                Task::Write(..) if is_newer_at(&path) => Err(std::io::Error::other(
-                    "a newer version's profile is there, and stays",
-                )),
-                Task::Write(bytes) if bytes.len() > PROFILE_BYTES_MAX => Err(
-                    std::io::Error::other(format!("larger than {PROFILE_BYTES_MAX} bytes")),
-                ),
-                Task::Write(bytes) => replace(&path, &bytes),
-                Task::LeftAlone(..) if outdated.contains(&path) => continue,
-                Task::LeftAlone(left) => write_left_alone(&path, left),
-                Task::Remove => fs::remove_file(&path),
-            };
-            match &result {
-                Ok(()) => _ = outdated.remove(&path),
-                Err(_) => _ = outdated.insert(path.clone()),
-            }
-            if let Err(error) = &result
-                && !is_failing
-            {
-                let path = path.display();
-                warn(&format!("what was learned is not kept: {path}: {error}"));
-            }
-            is_failing = result.is_err();
-        }
-        for done in waiting {
-            let _ = done.send(());
-        }
-    }
-}
-
-/// Replaces a file so that at every moment either the old or the new one is whole, also after a power failure.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    let written = File::create(&new).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_data()
-    });
-    if let Err(error) = written {
-        // What a full disk took of it.
-        let _ = fs::remove_file(&new);
-        return Err(error);
-    }
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(dir) => File::open(dir)?.sync_all(),
-        None => Ok(()),
     }
 }
 
@@ -567,64 +392,6 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 enum Unreadable {
     SetAside,
     Stays,
-}
-
-/// Whether a later version of prepage has left a profile there: its first bytes say so.
-fn is_newer_at(path: &Path) -> bool {
-    let mut magic = Vec::new();
-    let read =
-        open_profile(path).and_then(|file| file.take(format::MAGIC_BYTES).read_to_end(&mut magic));
-    read.is_ok() && format::is_newer(&magic)
-}
-
-/// A profile, and how long its file is, in bytes.
-fn read_one(path: &Path) -> std::result::Result<(StoredProfile, usize), String> {
-    let bytes = read_bytes(path).map_err(|e| e.to_string())?;
-    Ok((decode(&bytes)?, bytes.len()))
-}
-
-/// Opens a profile. Whatever lies there, that does not wait: a FIFO has nobody at its other end.
-fn open_profile(path: &Path) -> std::io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::other("no regular file")),
-    }
-}
-
-/// The bytes of a profile; one more than it may have, where it is too large.
-fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    let file = open_profile(path)?;
-    let metadata = file.metadata()?;
-    // One call, and so one request, where the file is not in memory.
-    let bytes_max = PROFILE_BYTES_MAX as u64 + 1;
-    let mut bytes = Vec::with_capacity(metadata.len().saturating_add(1).min(bytes_max) as usize);
-    file.take(bytes_max).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn set_aside(path: &Path, reason: &str) -> String {
-    let aside = path.with_extension("damaged");
-    let outcome = match fs::rename(path, &aside) {
-        Ok(()) => format!("set aside as {}", aside.display()),
-        Err(error) => format!("left in place, since renaming it failed: {error}"),
-    };
-    format!(
-        "profile {}: {reason}; {outcome}; learning begins anew",
-        path.display()
-    )
-}
-
-fn failed(operation: &'static str, path: &Path, source: std::io::Error) -> Error {
-    Error::Store {
-        operation,
-        path: path.into(),
-        source,
-    }
 }
 
 /// Directories whose files belong to one user or one boot and say nothing on another machine.
@@ -647,6 +414,7 @@ fn is_shippable(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locked::locked;
     use prepage_core::identity::AppKind;
     use prepage_kernel::testing::machine::{Directory, eventually};
     use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -698,7 +466,7 @@ mod tests {
         let slow = store.path_of(&app).with_extension("new");
         let mode = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, &slow, FileType::Fifo, mode, 0).expect("a FIFO");
-        let due = Arc::clone(&store.writer.as_ref().expect("it writes").due);
+        let due = store.writer.as_ref().expect("it writes").due();
         store.save(&app, &profile(0));
         eventually("the first is being written", || locked(&due).is_empty());
         store.set_tracked(&app, None);

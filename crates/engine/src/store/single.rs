@@ -1,10 +1,8 @@
 //! One profile of a store that no service has open: what a launch without a service reads, and writes when it is over.
 
+use super::files::{failed, lock, profile_path, read_bytes, replace, set_aside};
 use super::format::{Next, decode, encode, is_newer, take_next};
-use super::{
-    APPS_MAX, PROFILE_BYTES_MAX, StoredProfile, failed, lock, profile_path, read_bytes, replace,
-    set_aside,
-};
+use super::{APPS_MAX, PROFILE_BYTES_MAX, StoredProfile};
 use crate::error::{Error, Result};
 use crate::launch::ReadyLaunch;
 use prepage_core::identity::AppId;
