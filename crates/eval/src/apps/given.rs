@@ -28,7 +28,8 @@ pub struct Given {
     pub user: Option<String>,
 }
 
-/// What a reader does in most applications that show something longer than a page.
+/// What a reader does in most applications that show something longer than a page. Of four switches, each with an answer key that
+/// may read on, none leads away from the beginning in the mean: at its end, a list of pictures answers nothing any more.
 const CONTEXTS: &[ContextAction] = &[
     ContextAction {
         name: "read_on",
@@ -36,7 +37,7 @@ const CONTEXTS: &[ContextAction] = &[
     },
     ContextAction {
         name: "read_back",
-        keys: &["Prior"],
+        keys: &["Prior", "Prior", "Prior", "Prior", "Prior", "Prior"],
     },
     ContextAction {
         name: "begin",
