@@ -5,17 +5,23 @@
 //! for it. Launches of one application may overlap. The manager does not flush caches as the paper's does: recordings
 //! of accesses are complete without, and those of insertions add up.
 
+mod state;
+mod trial;
+
+pub use state::{LaunchState, OffReason, Phase};
+pub use trial::{Times, is_unclear};
+
 use super::blocks::BlockMap;
 use super::extract::{learn, learn_paths, refine, reorder};
-use super::misses::{self, Misses};
+use super::misses;
 use super::plan::{LaunchPlan, PlanLimits, plan};
 use super::recording::{LaunchEnd, Recording, Source};
 use super::sequence::{LaunchSequence, SequenceFile, forget_changed};
 use crate::identity::FileId;
-use crate::params::launch::{LaunchOrder, LaunchParams, TIMES_MAX};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, VecDeque};
+use crate::params::launch::{LaunchOrder, LaunchParams};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use trial::{compare, is_on_trial, is_short};
 
 /// A launch was cold if the device read this part of the sequence's pages, a quarter. Of a small program most are libraries' that
 /// others keep in memory, and of what faults may only have mapped along, a launch without help reads less.
@@ -38,119 +44,6 @@ const UNUSABLE_MAX: u32 = 4;
 /// So many recordings in a row that used too little of the first one's files to be launches of the same ([`is_handed_over`]) say
 /// that the first was the odd one, as a `git clone` before many `git status`: it is learned anew, after a while.
 const HANDED_OVER_MAX: u32 = 64;
-
-/// The phases of FAST section 4.4, and one more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// Launch profiling: launches are recorded.
-    #[default]
-    Profiling,
-    /// Prefetcher generation: N_rawseq recordings are there; [`generate`] is due.
-    Generation,
-    /// Application prefetch: launches are helped.
-    Prefetch,
-    /// The application is left alone for some launches.
-    Off(OffReason),
-}
-
-/// Why an application is left alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OffReason {
-    /// Too few pages, or too short a cold launch, to gain anything.
-    TooSmall,
-    /// Helped launches took as long as those held out.
-    NotHelping,
-    /// Launches differ too much from each other: they have little in common, or sequence after sequence was deleted
-    /// for its misses. Or they do more than can be recorded: recording after recording lost events.
-    Unsteady,
-}
-
-/// What is known of an application's launches and kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LaunchState {
-    /// Launches seen.
-    pub launches: u64,
-    /// Phase.
-    pub phase: Phase,
-    /// n_init: recordings learned from in the profiling phase.
-    pub n_init: u32,
-    /// n_pref: launches in the prefetch phase since the miss ratio was checked. In the profiling phase, recordings in a row that
-    /// were no launches.
-    pub n_pref: u32,
-    /// Recordings of cold launches that the sequence was refined by.
-    pub n_refined: u32,
-    /// Launches in the prefetch phase since one was to refine it.
-    pub n_unrefined: u32,
-    /// Whether the launch before was cold ([`COLD_PART`]).
-    pub was_cold: bool,
-    /// Launches in the prefetch phase since one was held out.
-    pub n_held_out: u32,
-    /// Whether a launch is over when it is idle, as that of a program with a window: only a recording shows it.
-    pub ends_idle: bool,
-    /// What was learned: shared with whoever follows a launch by it.
-    pub sequence: Arc<LaunchSequence>,
-    /// Whether a file of the sequence changed, so that the next recording's new files are taken in.
-    pub relearns: bool,
-    /// Sequences deleted for their misses, in a row.
-    pub deletions: u32,
-    /// Recordings in a row that lost events.
-    pub unusable: u32,
-    /// The misses last counted.
-    pub misses: Option<Misses>,
-    /// Files that the launch last recorded used beyond those that a recording holds ([`Recording::files_left_out`]).
-    pub files_left_out: u64,
-    /// The longest launch of the profiling phase, in microseconds; a path profile's does not count, since it is slowed. 0 where
-    /// none is known.
-    pub longest_us: u64,
-    /// The shortest launch that was not cold, in microseconds, without what help takes before it; `None` before the first.
-    pub warm_us: Option<u64>,
-    /// Share (0 to 1) that recording took of the launch last recorded.
-    pub recording_share: f32,
-    /// When the launch before began, in nanoseconds since 1970.
-    pub began_ns: i64,
-    /// Times of cold launches in the prefetch phase, helped.
-    pub helped: Times,
-    /// The same, held out.
-    pub held_out: Times,
-    /// Launches until an application that is left alone is learned anew.
-    pub retry_left: u32,
-    /// What `retry_left` was set to last.
-    pub retry_launches: u32,
-}
-
-/// The last launch times, in microseconds; at most [`TIMES_MAX`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
-    us: VecDeque<u64>,
-}
-
-impl Times {
-    /// Number of them.
-    pub fn len(&self) -> usize {
-        self.us.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.us.is_empty()
-    }
-
-    /// Their median, in microseconds: of an even number the upper one.
-    pub fn median_us(&self) -> Option<u64> {
-        let mut sorted: Vec<u64> = self.us.iter().copied().collect();
-        sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied()
-    }
-
-    fn push(&mut self, us: u64) {
-        if self.us.len() == TIMES_MAX {
-            self.us.pop_front();
-        }
-        self.us.push_back(us);
-    }
-}
 
 /// What is known when a launch begins.
 #[derive(Clone, Debug)]
@@ -482,11 +375,6 @@ fn profile(
     Learned::Generation
 }
 
-/// Whether a cold launch of this length, if it is known, is too short to gain anything.
-fn is_short(cold_us: u64, params: &LaunchParams) -> bool {
-    (1..params.launch_us_min).contains(&cold_us)
-}
-
 /// Whether a launch found the application running and only told that what to open: it was not cold by itself, and used fewer than
 /// half of the sequence's files. A sequence is of cold starts, for which the paper flushes the page cache, and has little in
 /// common with such a launch. One that is cold is one of them, however little it uses.
@@ -581,109 +469,6 @@ fn note_changes(
     confirmed
 }
 
-/// Whether it is to be found out yet if help helps. Only of short launches: what help costs is little beside a longer one. Of
-/// those that end idle and of no known length, no trial would tell.
-pub fn is_unclear(state: &LaunchState, params: &LaunchParams) -> bool {
-    let has_length = state.longest_us > 0 || !state.ends_idle;
-    has_length
-        && state.longest_us < params.trial_launch_us
-        && state.held_out.len() < params.trial_samples
-        && verdict(state, params).is_none()
-}
-
-/// Whether it is unclear yet if help helps, and fewer launches were held out than helped. Never two in a row: of one that was
-/// not cold, as far as is known, nothing is learned.
-fn is_on_trial(state: &LaunchState, params: &LaunchParams) -> bool {
-    let was_helped = state.n_held_out > 1;
-    was_helped && state.held_out.len() < state.helped.len() && is_unclear(state, params)
-}
-
-/// Compares helped launches with those held out. Only cold ones of a known length count: where everything was in memory there
-/// was nothing to help. Where launches do not tell for long, the medians decide, once: after that it takes more to change what was
-/// decided, so that chance does not.
-fn compare(state: &mut LaunchState, measured: &Measured, params: &LaunchParams) -> Option<Learned> {
-    let launch_us = measured.launch_us.filter(|_| state.was_cold)?;
-    let is_trial_over = match measured.help {
-        Help::Helped => {
-            state.helped.push(launch_us);
-            false
-        }
-        Help::HeldOut => {
-            state.held_out.push(launch_us);
-            if is_unclear(state, params) && is_short(launch_us, params) {
-                return Some(switch_off(state, OffReason::TooSmall, params));
-            }
-            if is_beyond_help(state, launch_us, measured.help_us, params) {
-                return Some(switch_off(state, OffReason::NotHelping, params));
-            }
-            state.held_out.len() == params.trial_samples
-        }
-        Help::None => return None,
-    };
-    match verdict(state, params) {
-        Some(Verdict::Helps) => state.retry_launches = 0,
-        Some(Verdict::HelpsNot) => return Some(switch_off(state, OffReason::NotHelping, params)),
-        None if is_trial_over => {
-            let (helped, held_out) = (state.helped.median_us()?, state.held_out.median_us()?);
-            if helped as f64 > held_out as f64 * f64::from(1.0 - params.gain_min) {
-                return Some(switch_off(state, OffReason::NotHelping, params));
-            }
-        }
-        None => {}
-    }
-    None
-}
-
-/// Whether a cold launch that was held out on trial was so short that help takes as long as it can gain: a helped launch is
-/// no shorter than a warm one. Where none was warm, nobody knows.
-fn is_beyond_help(
-    state: &LaunchState,
-    launch_us: u64,
-    help_us: u64,
-    params: &LaunchParams,
-) -> bool {
-    let Some(warm_us) = state.warm_us.filter(|_| help_us > 0) else {
-        return false;
-    };
-    let least_us = warm_us.saturating_add(help_us) as f64;
-    let gains_from_us = launch_us as f64 * f64::from(1.0 - params.gain_min);
-    least_us > gains_from_us && is_unclear(state, params)
-}
-
-/// What helped launches and those held out say together.
-enum Verdict {
-    /// They are shorter by more than `gain_min`.
-    Helps,
-    /// They are not.
-    HelpsNot,
-}
-
-/// How far from even the number of pairs must be that say the same, in standard deviations of pairs that say nothing:
-/// eight of nine, 14 of 16, 47 of 64.
-const EVIDENCE: f64 = 1.5;
-
-/// Compares each helped launch with each that was held out (Mann and Whitney's test, Annals of Mathematical Statistics 18,
-/// 1947): one disturbed launch turns no verdict. `None` as long as they are few or do not agree.
-fn verdict(state: &LaunchState, params: &LaunchParams) -> Option<Verdict> {
-    let (helped, held_out) = (&state.helped.us, &state.held_out.us);
-    if helped.len().min(held_out.len()) < params.samples_min {
-        return None;
-    }
-    let bounds = held_out
-        .iter()
-        .map(|&us| us as f64 * f64::from(1.0 - params.gain_min));
-    let shorter: usize = bounds
-        .map(|bound| helped.iter().filter(|&&us| us as f64 <= bound).count())
-        .sum();
-    let pairs = (helped.len() * held_out.len()) as f64;
-    let deviation = (pairs * (helped.len() + held_out.len() + 1) as f64 / 12.0).sqrt();
-    match (shorter as f64 - pairs / 2.0) / deviation {
-        excess if excess >= EVIDENCE => Some(Verdict::Helps),
-        excess if excess <= -EVIDENCE => Some(Verdict::HelpsNot),
-        _ => None,
-    }
-}
-
 /// Leaves the application alone, each time for twice as many launches.
 fn switch_off(state: &mut LaunchState, reason: OffReason, params: &LaunchParams) -> Learned {
     let doubled = state.retry_launches.saturating_mul(2);
@@ -705,18 +490,4 @@ fn start_over(state: &mut LaunchState) {
         retry_launches: state.retry_launches,
         ..LaunchState::default()
     };
-}
-
-impl LaunchState {
-    /// Whether it can be used: what a state from another source is checked by.
-    pub fn is_valid(&self) -> bool {
-        self.sequence.is_valid()
-            && (0.0..=1.0).contains(&self.recording_share)
-            && self.helped.len().max(self.held_out.len()) <= TIMES_MAX
-    }
-
-    /// Whether the application is launched without help, since that is not worth its cost.
-    pub const fn is_left_alone(&self) -> bool {
-        matches!(self.phase, Phase::Off(_))
-    }
 }
