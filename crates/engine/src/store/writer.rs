@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+/// The thread, and what it is given to do.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Sender<Word>,
@@ -23,8 +24,10 @@ pub(super) struct Writer {
 /// What is to be done, by file: only the last of several versions needs writing, however long the disk takes.
 pub(super) type Due = BTreeMap<PathBuf, Task>;
 
+/// What is to be done to a file.
 #[derive(Debug)]
 pub(super) enum Task {
+    /// To have these bytes, and no others at any moment.
     Write(Vec<u8>),
     /// Only the launches that the application is still left alone for.
     LeftAlone(u32),
