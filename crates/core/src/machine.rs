@@ -200,14 +200,7 @@ impl Machine {
 
     fn track(&mut self, now: Nanos, app: AppId, profile: Profile) -> Vec<Action> {
         if self.apps.len() < APPS_MAX && !self.apps.contains_key(&app) {
-            let next_number = profile.switches + 1;
-            let mut model = AppModel::new(profile, &self.params);
-            model.set_pressure(self.under_pressure, &self.params);
-            let tracked = Tracked {
-                model,
-                next_number,
-                ..Tracked::default()
-            };
+            let tracked = Tracked::new(profile, self.under_pressure, &self.params);
             self.apps.insert(app, tracked);
             self.look_ahead(now);
         }
@@ -396,23 +389,7 @@ impl Machine {
         if record.void.is_none() && tracked.is_background(&record) {
             (record.void, seen.void) = (Some(Void::Background), Some(Void::Background));
         }
-        if record.void.is_none() {
-            tracked.last_end = tracked.last_end.max(Some(collecting.ended));
-            // What unplanned faults began was a switch from the first of them on.
-            tracked.last_signal = tracked.last_signal.max(Some(collecting.switching.began));
-        }
-        tracked.false_onsets = match (record.void, record.source) {
-            (Some(Void::Reclaimed | Void::Background), Source::Onset) => {
-                tracked.false_onsets.saturating_add(1)
-            }
-            (None, Source::Onset) => 0,
-            _ => tracked.false_onsets,
-        };
-        tracked.watch_files(&record, &self.params);
-        if tracked.records.len() == RECORDS_MAX {
-            tracked.records.pop_front();
-        }
-        tracked.records.push_back(record);
+        tracked.keep(record, &collecting, &self.params);
         tracked.model.learn(&seen, &self.params);
         let mut actions = Vec::new();
         if mode.fetches_anon() {

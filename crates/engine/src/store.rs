@@ -106,7 +106,7 @@ pub struct Store {
     sizes: BTreeMap<AppId, usize>,
     /// [`BYTES_MAX`], but in tests.
     bytes_max: usize,
-    /// Nothing is written without it.
+    /// Nothing is written, and no damaged file set aside, without it.
     writer: Option<Writer>,
     _lock: Option<File>,
 }
@@ -121,16 +121,7 @@ impl Store {
     pub fn open(dir: &Path) -> Result<(Self, Vec<String>)> {
         single::make_directory(dir)?;
         let lock = lock(dir, OPEN_WAIT_MAX)?;
-        let mut store = Self {
-            dir: dir.into(),
-            apps: BTreeMap::new(),
-            sizes: BTreeMap::new(),
-            bytes_max: BYTES_MAX,
-            writer: Some(Writer::start()?),
-            _lock: Some(lock),
-        };
-        let warnings = store.read_all(Unreadable::SetAside)?;
-        Ok((store, warnings))
+        Self::read(dir, Some(Writer::start()?), Some(lock))
     }
 
     /// The store in `dir` as it is now, to be looked at: whoever has it open is not disturbed, since profiles are replaced
@@ -139,15 +130,19 @@ impl Store {
     /// # Errors
     /// [`Error::Store`] where there is no such directory, or it cannot be read.
     pub fn look_at(dir: &Path) -> Result<(Self, Vec<String>)> {
+        Self::read(dir, None, None)
+    }
+
+    fn read(dir: &Path, writer: Option<Writer>, lock: Option<File>) -> Result<(Self, Vec<String>)> {
         let mut store = Self {
             dir: dir.into(),
             apps: BTreeMap::new(),
             sizes: BTreeMap::new(),
             bytes_max: BYTES_MAX,
-            writer: None,
-            _lock: None,
+            writer,
+            _lock: lock,
         };
-        let warnings = store.read_all(Unreadable::Stays)?;
+        let warnings = store.read_all()?;
         Ok((store, warnings))
     }
 
@@ -340,9 +335,9 @@ impl Store {
     }
 
     /// Reads what is there. Returns a warning for each file that cannot be read.
-    fn read_all(&mut self, unreadable: Unreadable) -> Result<Vec<String>> {
+    fn read_all(&mut self) -> Result<Vec<String>> {
         let (dir, mut warnings) = (self.dir.as_path(), Vec::new());
-        let repairs = unreadable == Unreadable::SetAside;
+        let repairs = self.writer.is_some();
         for entry in fs::read_dir(dir).map_err(|e| failed("listing", dir, e))? {
             let path = entry.map_err(|e| failed("listing", dir, e))?.path();
             match path.extension().and_then(|e| e.to_str()) {
@@ -385,13 +380,6 @@ impl Drop for Store {
             writer.stop();
         }
     }
-}
-
-/// What becomes of a file that cannot be read, and of one that was not finished.
-#[derive(Clone, Copy, PartialEq)]
-enum Unreadable {
-    SetAside,
-    Stays,
 }
 
 /// Directories whose files belong to one user or one boot and say nothing on another machine.

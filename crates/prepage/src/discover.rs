@@ -132,7 +132,7 @@ pub fn facts_with(
 /// desktop makes does.
 fn left_groups(exe: &Path, groups: &[Membership]) -> Option<Vec<Membership>> {
     let scope_of = |group: &Membership| {
-        let scope = group.path.rsplit('/').next()?.strip_prefix("app-")?;
+        let scope = base_name(&group.path).strip_prefix("app-")?;
         let (_, pid) = scope.strip_suffix(".scope")?.rsplit_once('-')?;
         pid.parse::<i32>().ok()
     };

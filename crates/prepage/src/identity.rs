@@ -73,6 +73,13 @@ pub struct ProcessFacts {
     pub has_left_groups: bool,
 }
 
+impl ProcessFacts {
+    /// The last part of its executable's path; empty for kernel threads.
+    fn base_name(&self) -> &str {
+        self.exe.as_deref().map(base_name).unwrap_or_default()
+    }
+}
+
 /// What does not belong to any application.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {

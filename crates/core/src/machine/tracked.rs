@@ -1,11 +1,11 @@
 //! An application that is tracked: which signals are heeded, and what its last switches say of the next.
 
 use super::switching::{Collecting, Switching};
-use super::{Action, NANOS_PER_MS, Nanos, Need};
-use crate::app::AppModel;
+use super::{Action, NANOS_PER_MS, Nanos, Need, RECORDS_MAX};
+use crate::app::{AppModel, Profile};
 use crate::file_watch::FileWatch;
 use crate::identity::AppId;
-use crate::outcome::SwitchRecord;
+use crate::outcome::{SwitchRecord, Void};
 use crate::params::{FileCandidates, Mode, Params, SwitchParams};
 use crate::rest::Rest;
 use crate::signal::Source;
@@ -35,11 +35,23 @@ pub(super) struct Tracked {
     /// else here, except once they were found to be switches.
     pub(super) last_unplanned_end: Option<Nanos>,
     /// Switches that the onset of planned faults began and that were none, or that reclaim undid, since one that was.
-    pub(super) false_onsets: u32,
+    false_onsets: u32,
     pub(super) records: VecDeque<SwitchRecord>,
 }
 
 impl Tracked {
+    /// One of which `profile` is known.
+    pub(super) fn new(profile: Profile, under_pressure: bool, params: &Params) -> Self {
+        let next_number = profile.switches + 1;
+        let mut model = AppModel::new(profile, params);
+        model.set_pressure(under_pressure, params);
+        Self {
+            model,
+            next_number,
+            ..Self::default()
+        }
+    }
+
     /// What a signal is taken for: planned faults are not believed to begin a switch for a while after others fetched in vain.
     pub(super) fn believed(&self, now: Nanos, source: Source, params: &SwitchParams) -> Source {
         let doubled = 1 << self.false_onsets.min(FALSE_ONSETS_MAX);
@@ -114,7 +126,7 @@ impl Tracked {
         records.filter(|record| record.void.is_none()).take(most)
     }
 
-    /// Whether a switch that demand faults began was none: see [`crate::outcome::Void::Background`]. What is learned from is what a switch to
+    /// Whether a switch that demand faults began was none: see [`Void::Background`]. What is learned from is what a switch to
     /// the application uses, and its timers use little of that. What uses other pages, but as many, is a switch that the plan
     /// does not know yet; and what uses much of the plan may be small.
     pub(super) fn is_background(&self, record: &SwitchRecord) -> bool {
@@ -132,8 +144,29 @@ impl Tracked {
         pages > largest.max().unwrap_or(0) / SIZE_RATIO
     }
 
+    /// Keeps what a switch did: who is in use, which onsets are believed and which file accesses are observed hangs on it.
+    pub(super) fn keep(&mut self, record: SwitchRecord, collecting: &Collecting, params: &Params) {
+        if record.void.is_none() {
+            self.last_end = self.last_end.max(Some(collecting.ended));
+            // What unplanned faults began was a switch from the first of them on.
+            self.last_signal = self.last_signal.max(Some(collecting.switching.began));
+        }
+        self.false_onsets = match (record.void, record.source) {
+            (Some(Void::Reclaimed | Void::Background), Source::Onset) => {
+                self.false_onsets.saturating_add(1)
+            }
+            (None, Source::Onset) => 0,
+            _ => self.false_onsets,
+        };
+        self.watch_files(&record, params);
+        if self.records.len() == RECORDS_MAX {
+            self.records.pop_front();
+        }
+        self.records.push_back(record);
+    }
+
     /// Decides when file accesses are observed next. The paper's profile is of switches that are observed, each of them.
-    pub(super) fn watch_files(&mut self, record: &SwitchRecord, params: &Params) {
+    fn watch_files(&mut self, record: &SwitchRecord, params: &Params) {
         let outcome = record.file.as_ref();
         let outcome = outcome.filter(|_| record.void.is_none() && record.mode.fetches());
         if let Some(outcome) = outcome {

@@ -1,6 +1,6 @@
 //! Which application a control group is of: a container's, a systemd unit's, or one of its own.
 
-use super::{ProcessFacts, Surroundings};
+use super::{ProcessFacts, Surroundings, base_name};
 use crate::cgroups::Membership;
 use prepage_core::identity::AppKind;
 use prepage_core::shell::is_shell;
@@ -10,7 +10,7 @@ use prepage_core::wrappers;
 pub fn is_system_group(group: &Membership, around: &Surroundings) -> bool {
     let own = around.own_groups.iter().chain(&around.init_groups);
     let above_own = own.clone().any(|g| g.is_within(group));
-    let last = group.path.rsplit('/').next().unwrap_or_default();
+    let last = base_name(&group.path);
     group.path == "/" || above_own || is_login_group(last)
 }
 
@@ -76,7 +76,7 @@ fn components(path: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     let mut end = path.len();
     std::iter::from_fn(move || {
         let start = path[..end].rfind('/')?;
-        let above = path[..start].rsplit('/').next().unwrap_or_default();
+        let above = base_name(&path[..start]);
         let item = (end, &path[start + 1..end], above);
         end = start;
         Some(item)

@@ -58,7 +58,7 @@ pub fn matches(app: &AppId, text: &str) -> bool {
         return true;
     }
     match app.kind {
-        AppKind::Executable => name.rsplit('/').next() == Some(text),
+        AppKind::Executable => base_name(name) == text,
         AppKind::Desktop => name
             .rsplit('.')
             .next()

@@ -19,7 +19,7 @@ pub fn program(process: &ProcessFacts) -> Option<AppId> {
 
 /// Whether what a process runs is told by its words, where these are only those before the first that is not known.
 pub fn is_told(process: &ProcessFacts) -> bool {
-    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    let base = process.base_name();
     let is_whole =
         |name: &str| !wrappers::is_runner(name) || run_by_runner(process, name).is_some();
     match is_interpreter(base) {

@@ -104,7 +104,7 @@ const SESSION_PROGRAMS: [&str; 83] = [
 
 /// Whether it is a program that a person uses to run others.
 pub fn is_session_program(process: &ProcessFacts) -> bool {
-    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    let base = process.base_name();
     // A shell that runs a script is that script's program.
     let script = is_shell(base).then(|| script_of(process, base)).flatten();
     runs_others(script.as_deref().map_or(base, base_name))
@@ -114,7 +114,7 @@ pub fn is_session_program(process: &ProcessFacts) -> bool {
 /// that.
 pub fn runs_for_a_person(process: &ProcessFacts) -> bool {
     const FOR_ANOTHER: [&str; 5] = ["systemd", "init", "su", "runuser", "script"];
-    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    let base = process.base_name();
     match is_shell(base) {
         true => name_by_words(process, base).is_none(),
         false => SESSION_PROGRAMS.contains(&base) && !FOR_ANOTHER.contains(&base),
@@ -123,7 +123,7 @@ pub fn runs_for_a_person(process: &ProcessFacts) -> bool {
 
 /// Whether it is a shell, or another program that only runs others.
 pub fn only_runs_others(process: &ProcessFacts) -> bool {
-    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    let base = process.base_name();
     runs_others(base)
 }
 
@@ -133,7 +133,7 @@ fn runs_others(base: &str) -> bool {
 
 /// Whether it runs a program in another root directory, and both name the application: `flatpak run org.x.Y`.
 pub fn runs_in_other_root(process: &ProcessFacts) -> bool {
-    let base = process.exe.as_deref().map(base_name).unwrap_or_default();
+    let base = process.base_name();
     let words = &process.arguments;
     wrappers::packaged(base, words).is_some() || wrappers::in_other_root(base, words).is_some()
 }

@@ -85,7 +85,7 @@ pub(super) fn compare(
         Some(Verdict::HelpsNot) => return Some(switch_off(state, OffReason::NotHelping, params)),
         None if is_trial_over => {
             let (helped, held_out) = (state.helped.median_us()?, state.held_out.median_us()?);
-            if helped as f64 > held_out as f64 * f64::from(1.0 - params.gain_min) {
+            if helped as f64 > gains_below(held_out, params) {
                 return Some(switch_off(state, OffReason::NotHelping, params));
             }
         }
@@ -106,8 +106,12 @@ fn is_beyond_help(
         return false;
     };
     let least_us = warm_us.saturating_add(help_us) as f64;
-    let gains_from_us = launch_us as f64 * f64::from(1.0 - params.gain_min);
-    least_us > gains_from_us && is_unclear(state, params)
+    least_us > gains_below(launch_us, params) && is_unclear(state, params)
+}
+
+/// A launch that takes this or less, in microseconds, gains `gain_min` over one that was held out.
+fn gains_below(held_out_us: u64, params: &LaunchParams) -> f64 {
+    held_out_us as f64 * f64::from(1.0 - params.gain_min)
 }
 
 /// What helped launches and those held out say together.
@@ -129,9 +133,7 @@ fn verdict(state: &LaunchState, params: &LaunchParams) -> Option<Verdict> {
     if helped.len().min(held_out.len()) < params.samples_min {
         return None;
     }
-    let bounds = held_out
-        .iter()
-        .map(|&us| us as f64 * f64::from(1.0 - params.gain_min));
+    let bounds = held_out.iter().map(|&us| gains_below(us, params));
     let shorter: usize = bounds
         .map(|bound| helped.iter().filter(|&&us| us as f64 <= bound).count())
         .sum();
