@@ -1,6 +1,8 @@
 //! Whom what a user takes counts for. A user may be given ids for what runs in user namespaces, as containers do, commonly 65,536 of
-//! them (/etc/subuid): all of these have the bounds of one user together. It gives nobody any right.
+//! them (/etc/subuid): all of these have the bounds of one user together. That gives nobody any right; who made the user namespace
+//! that a process is in has them all.
 
+use prepage_kernel::user_namespace;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
 
@@ -23,6 +25,14 @@ pub fn read() {
 pub fn accountable(uid: u32) -> u32 {
     let accounts = ACCOUNTS.read().unwrap_or_else(PoisonError::into_inner);
     look_up(&accounts, uid)
+}
+
+/// The user whose process this is, which runs as user `uid`: that one, or who made the user namespace that it is in, as a user's
+/// container without root is, and so may do anything with it (user_namespaces(7)). What is in one that root made is its own
+/// user's: that root has rights there says nothing of whose it is.
+pub fn owner_of(pid: i32, uid: u32) -> u32 {
+    let made_by = user_namespace::owner(pid).ok().flatten();
+    made_by.filter(|&owner| owner != 0).unwrap_or(uid)
 }
 
 fn look_up(accounts: &Accounts, uid: u32) -> u32 {

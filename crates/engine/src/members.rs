@@ -1,6 +1,6 @@
 //! The processes of the applications followed.
 
-use crate::accounts::accountable;
+use crate::accounts::{self, accountable};
 use crate::executor::{COPIES_MAX, Members};
 use crate::patience;
 use prepage_core::identity::{AppId, Instance};
@@ -265,8 +265,8 @@ impl Roster {
             if followed.members.contains_key(&pid) {
                 continue;
             }
-            // A process that vanished meanwhile, or that we may not look into, is none of ours; nor is one that has another user's
-            // rights, among those of a user: who owns the application gets to know what its processes use.
+            // A process that vanished meanwhile, or that we may not look into, is none of ours; nor is one of another user, among
+            // those of a user: who owns the application gets to know what its processes use.
             let member = open_member(pid, app.owner, self.instances);
             let Some(member) = member.ok().flatten() else {
                 continue;
@@ -310,8 +310,11 @@ fn open_member(pid: i32, owner: u32, exec: u64) -> prepage_kernel::Result<Option
     let (process, pagemap) = opened?;
     let generation = process::exec_generation(pid)?;
     let status = process::status(pid)?;
-    let is_owners = status.uid.are_all(owner) && status.gid.are_all(status.gid.real);
-    if owner != 0 && !is_owners {
+    let is_owners = || {
+        let is_one = status.uid.is_one() && status.gid.is_one();
+        is_one && accounts::owner_of(pid, status.uid.real) == owner
+    };
+    if owner != 0 && !is_owners() {
         return Ok(None);
     }
     Ok(Some(Member {

@@ -65,6 +65,7 @@ pub mod task_events;
 pub mod testing;
 mod text;
 pub mod tracefs;
+pub mod user_namespace;
 pub mod vmstat;
 pub mod zram;
 

@@ -273,9 +273,9 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Whether it is this one in every respect, so that it has no other's rights and cannot return to any.
-    pub fn are_all(&self, id: u32) -> bool {
-        [self.real, self.effective, self.saved, self.file_system] == [id; 4]
+    /// Whether it is one and the same in every respect, so that it has no other's rights and cannot return to any.
+    pub fn is_one(&self) -> bool {
+        [self.effective, self.saved, self.file_system] == [self.real; 3]
     }
 }
 

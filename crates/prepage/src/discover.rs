@@ -9,7 +9,7 @@ use crate::identity::{
 use crate::launch::command::interpreted;
 use prepage_core::identity::{AppId, AppKind};
 use prepage_core::shell::is_shell;
-use prepage_engine::{Members, patience};
+use prepage_engine::{Members, accounts, patience};
 use prepage_kernel::{Error, cgroup, process};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +116,7 @@ pub fn facts_with(
     let facts = ProcessFacts {
         pid,
         session: stat.session,
-        uid: process::status(pid)?.uid.effective,
+        owner: owner(pid)?,
         exe: exe.map(|p| p.to_string_lossy().into_owned()),
         arguments: arguments()?,
         directory: text(std::fs::read_link(format!("/proc/{pid}/cwd"))),
@@ -124,6 +124,15 @@ pub fn facts_with(
         groups: left.unwrap_or(groups),
     };
     Ok((facts, stat.ppid))
+}
+
+/// The user whose process this is: whose rights it has, or whose container it is in ([`accounts::owner_of`]).
+///
+/// # Errors
+/// Where it is gone.
+pub fn owner(pid: i32) -> prepage_kernel::Result<u32> {
+    let status = process::status(pid)?;
+    Ok(accounts::owner_of(pid, status.uid.effective))
 }
 
 /// The control groups that an application's first process was in before it moved itself, and itself alone, into the scope that is

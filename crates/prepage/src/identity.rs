@@ -59,8 +59,8 @@ pub struct ProcessFacts {
     pub pid: i32,
     /// Its session's id.
     pub session: i32,
-    /// Effective user id.
-    pub uid: u32,
+    /// The user whose it is.
+    pub owner: u32,
     /// The executable's path; none for kernel threads.
     pub exe: Option<String>,
     /// Its arguments, which it can overwrite: a claim.
@@ -157,7 +157,7 @@ pub fn identify(chain: &[ProcessFacts], around: &Surroundings) -> Option<Identit
     let of_group = |(kind, name): (AppKind, String)| AppId {
         kind,
         name: name.into(),
-        owner: main.uid,
+        owner: main.owner,
     };
     Some(Identity {
         app: named.map(of_group).or_else(|| program(main))?,

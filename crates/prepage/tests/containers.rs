@@ -7,6 +7,7 @@ use common::{Running, Service, TempDir, wait_until};
 use prepage_kernel::cgroup::procs;
 use prepage_kernel::process;
 use prepage_kernel::testing::group::{Group, v2};
+use prepage_kernel::testing::sleeping::Sleeping;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Write;
@@ -123,4 +124,38 @@ fn a_container_is_known_by_its_name_whenever_it_is_made_anew() {
     let status = service.json(&["status"]);
     let apps = status["apps"].as_array().expect("a list");
     assert_eq!(apps.len(), 2, "{status}");
+}
+
+/// As of Podman's without root: what is executed first, and has become one of the users inside, and what is the user outside.
+#[test]
+fn all_of_a_container_that_a_user_made_is_that_user_s() {
+    const USER: u32 = 60_123;
+    const GIVEN: u32 = 500_000;
+    let service = Service::start("");
+    let group = Group::named(&v2(), &format!("libpod-{:064x}", process::own_pid()));
+    let namespace = Sleeping::spawn_in_namespace_of(USER, GIVEN);
+    let enter = |id: u32| {
+        let joins = "echo 0 > \"$0\"/cgroup.procs && exec \"$@\"";
+        let joins = ["sh", "-c", joins, group.0.directory.to_str().expect("text")];
+        let joins = joins.map(str::to_owned);
+        Sleeping::spawn_through(&[&joins[..], &namespace.entered_as(id)].concat())
+    };
+    let (first, second) = (enter(70), enter(0));
+    let uid = |process: &Sleeping| process::status(process.pid()).expect("there").uid.real;
+    assert_eq!((uid(&first), uid(&second)), (GIVEN + 69, USER));
+    let pid = first.pid().to_string();
+    let track = ["track", "--pid", &pid];
+    let other = service.call_as(USER - 1, &track);
+    let refused = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(refused.contains("no process"), "{refused}");
+    let tracked = service.call_as(USER, &track);
+    assert!(tracked.status.success(), "{tracked:?}");
+    let status = service.json(&["status"]);
+    let app = &status["apps"][0];
+    let name = app["app"].as_str().expect("text");
+    assert!(
+        name.starts_with("container:") && name.ends_with(&format!("@{USER}")),
+        "{status}"
+    );
+    assert_eq!(app["processes"], 2, "{status}");
 }

@@ -36,7 +36,7 @@ fn process(pid: i32, session: i32, command: &[&str], groups: &str) -> ProcessFac
     ProcessFacts {
         pid,
         session,
-        uid: 1000,
+        owner: 1000,
         exe: command.first().map(|exe| (*exe).to_owned()),
         arguments: command.iter().map(|a| (*a).to_owned()).collect(),
         directory: Some("/home/u".into()),
@@ -723,7 +723,7 @@ fn trees_reach_up_to_what_launched_them() {
     );
     // Another owner's is not.
     let mut other = chain(&[(9, 5, &["/opt/app"]), (8, 5, &["/opt/app"])]);
-    other[1].uid = 0;
+    other[1].owner = 0;
     assert_eq!(found(&other).main, 9);
 }
 

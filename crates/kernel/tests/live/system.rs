@@ -7,7 +7,7 @@ use prepage_kernel::sched::{self, Policy};
 use prepage_kernel::support::Support;
 use prepage_kernel::testing::machine::{Directory, Machine};
 use prepage_kernel::testing::sleeping::Sleeping;
-use prepage_kernel::{clock, mountinfo, process, swaps, zram};
+use prepage_kernel::{clock, mountinfo, process, swaps, user_namespace, zram};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
@@ -96,6 +96,37 @@ fn of_a_process_with_more_mounts_than_are_read_no_part_passes_for_all() {
     assert!(error.to_string().ends_with("(EFBIG 27)"), "{error}");
     let mounts = mountinfo::read_of(process::own_pid()).expect("our own");
     assert_eq!(mountinfo::read().expect("our own"), mounts);
+}
+
+#[test]
+fn who_made_a_process_s_user_namespace_has_it() {
+    const USER: u32 = 60_123;
+    let ours = Sleeping::spawn_as(USER);
+    assert_eq!(user_namespace::owner(ours.pid()).expect("there"), None);
+    let first = Sleeping::spawn_in_namespace_of(USER, 500_000);
+    let enters = first.entered_as(7);
+    let other = Sleeping::spawn_through(&enters);
+    let makes = ["unshare", "--user"].map(str::to_owned);
+    let within = Sleeping::spawn_through(&[&enters[..], &makes].concat());
+    let of_root = Sleeping::spawn_through(&makes);
+    let uid = |process: &Sleeping| process::status(process.pid()).expect("there").uid.effective;
+    let owner = |process: &Sleeping| user_namespace::owner(process.pid()).expect("there");
+    let found = [&first, &other, &within, &of_root].map(|process| (uid(process), owner(process)));
+    let of_user = Some(USER);
+    let given = 500_006;
+    assert_eq!(
+        found,
+        [
+            (USER, of_user),
+            (given, of_user),
+            (given, of_user),
+            (0, Some(0))
+        ]
+    );
+    let ended = ours.pid();
+    drop(ours);
+    let error = user_namespace::owner(ended).expect_err("it has ended");
+    assert!(error.is_gone(), "{error}");
 }
 
 /// What our descriptors refer to, but for those of tests that wait for their turn.

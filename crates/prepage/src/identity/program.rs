@@ -13,7 +13,7 @@ pub fn program(process: &ProcessFacts) -> Option<AppId> {
     Some(AppId {
         kind: AppKind::Executable,
         name: program_name(process)?.into(),
-        owner: process.uid,
+        owner: process.owner,
     })
 }
 

@@ -11,7 +11,7 @@ pub fn may_be_one(child: &ProcessFacts, parent: &ProcessFacts) -> bool {
     let same_words = parent.arguments.first() == child.arguments.first();
     let same_program = parent.exe == child.exe && (same_words || parent.has_left_groups);
     let same_session = parent.session == child.session && parent.pid != parent.session;
-    let same_owner = parent.uid == child.uid && parent.pid > 1;
+    let same_owner = parent.owner == child.owner && parent.pid > 1;
     same_owner && (same_program || same_session) && !is_session_program(parent)
 }
 

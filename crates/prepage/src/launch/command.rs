@@ -61,7 +61,7 @@ fn process(file: &Path, words: &[OsString], owner: u32) -> Option<ProcessFacts> 
     // As /proc/PID is read: what is no text has a name all the same.
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     Some(ProcessFacts {
-        uid: owner,
+        owner,
         exe: Some(text(std::fs::canonicalize(file).ok()?)),
         arguments: words
             .iter()

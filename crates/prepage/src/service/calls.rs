@@ -70,8 +70,7 @@ pub(super) fn require_owner(caller: Caller, app: &AppId) -> Result<(), ApiError>
 
 /// Before anything of a process is looked at for a caller who may not see it.
 pub(super) fn require_own_process(caller: Caller, pid: i32) -> Result<(), ApiError> {
-    let status = || prepage_kernel::process::status(pid);
-    if caller.uid == 0 || status().is_ok_and(|status| status.uid.effective == caller.uid) {
+    if caller.uid == 0 || discover::owner(pid).is_ok_and(|owner| owner == caller.uid) {
         return Ok(());
     }
     Err(not_found(format!(

@@ -18,7 +18,7 @@ use prepage_core::launch::manager::{Decision, LaunchState, Phase};
 use prepage_core::machine::Nanos;
 use prepage_core::params::Mode;
 use prepage_core::params::launch::{LaunchParams, LaunchStart};
-use prepage_engine::accounts::accountable;
+use prepage_engine::accounts::{accountable, owner_of};
 use prepage_engine::launch::LAUNCHES_MAX;
 use prepage_engine::{Coldness, Launch, LaunchResult, Launches, Rights};
 use prepage_kernel::clock::{monotonic_ns, wall_ns};
@@ -310,7 +310,7 @@ impl Service {
             return Begun::AwaitsTracer;
         }
         let status = process::status(process.pid).ok();
-        let rights = status.and_then(|status| rights(status, app.owner));
+        let rights = status.and_then(|status| rights(process.pid, status, app.owner));
         let Some(rights) = rights.filter(|_| decided.does_something()) else {
             return Begun::Alone;
         };
@@ -418,9 +418,10 @@ fn launch(id: u64, root_pid: i32, rights: Rights, began: Nanos, decided: &Decide
 
 /// The rights of an application's owner, as its process has them; `None` where it has another user's: it may have executed a
 /// set-uid program since it was identified.
-fn rights(status: ProcessStatus, owner: u32) -> Option<Rights> {
-    (status.uid.file_system == owner).then_some(Rights {
-        uid: owner,
+fn rights(pid: i32, status: ProcessStatus, owner: u32) -> Option<Rights> {
+    let uid = status.uid.file_system;
+    (owner_of(pid, uid) == owner).then_some(Rights {
+        uid,
         // That of a set-gid program is none of its user's.
         gid: status.gid.real,
         groups: status.groups,
@@ -465,7 +466,8 @@ mod tests {
             gid: 100,
             groups: vec![100, 200],
         };
-        assert_eq!(rights(status("1000\t1000\t1000\t1000"), 1000), Some(own));
-        assert_eq!(rights(status("1000\t0\t0\t0"), 1000), None);
+        let rights = |ids| rights(process::own_pid(), status(ids), 1000);
+        assert_eq!(rights("1000\t1000\t1000\t1000"), Some(own));
+        assert_eq!(rights("1000\t0\t0\t0"), None);
     }
 }

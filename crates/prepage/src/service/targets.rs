@@ -151,8 +151,8 @@ impl Service {
             .map_err(|error| not_found(error.to_string()))?
             .ok_or_else(|| not_found(format!("no process is in {shown}")))?;
         let foreign = |pid: &&i32| {
-            let uid = prepage_kernel::process::status(**pid).map(|s| s.uid.effective);
-            uid.is_ok_and(|uid| uid != caller.uid)
+            let owner = discover::owner(**pid);
+            owner.is_ok_and(|owner| owner != caller.uid)
         };
         if caller.uid != 0
             && let Some(pid) = pids.iter().find(foreign)

@@ -1,0 +1,79 @@
+//! User namespaces (user_namespaces(7)), by ioctl_ns(2) (4.11+): who has every right in those that processes are in.
+
+use crate::error::{Error, Result};
+use crate::open::fstat;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+
+const NS_GET_PARENT: u32 = rustix::ioctl::opcode::none(0xb7, 2);
+const NS_GET_OWNER_UID: u32 = rustix::ioctl::opcode::none(0xb7, 4);
+
+/// Most user namespaces within each other that the kernel makes.
+const LEVELS_MAX: usize = 33;
+
+/// Who made the user namespace that a process is in, the outermost of several that lie between its own and ours: a user id there.
+/// `None` where the process is in ours.
+///
+/// `EPERM` where it is in none below ours.
+pub fn owner(pid: i32) -> Result<Option<u32>> {
+    let own = identity(open("self")?.as_fd())?;
+    let mut namespace = open(&pid.to_string())?;
+    if identity(namespace.as_fd())? == own {
+        return Ok(None);
+    }
+    for _ in 0..LEVELS_MAX {
+        let parent = parent(namespace.as_fd())?;
+        if identity(parent.as_fd())? == own {
+            return owner_uid(namespace.as_fd()).map(Some);
+        }
+        namespace = parent;
+    }
+    let subject = format!("/proc/{pid}/ns/user");
+    Err(Error::malformed(
+        "ioctl(NS_GET_PARENT)",
+        subject,
+        "more levels than the kernel has",
+    ))
+}
+
+fn open(process: &str) -> Result<OwnedFd> {
+    let path = format!("/proc/{process}/ns/user");
+    rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| Error::new("open", path, error))
+}
+
+fn identity(namespace: BorrowedFd<'_>) -> Result<(u64, u64)> {
+    fstat(namespace).map(|stat| (stat.dev, stat.inode))
+}
+
+fn parent(namespace: BorrowedFd<'_>) -> Result<OwnedFd> {
+    // SAFETY: this ioctl has no argument.
+    let fd = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_PARENT as _) };
+    match fd {
+        0.. => {
+            // SAFETY: the kernel has just made this descriptor, close-on-exec, and nobody else knows of it.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        }
+        _ => Err(Error::last("ioctl(NS_GET_PARENT)", subject(namespace))),
+    }
+}
+
+fn owner_uid(namespace: BorrowedFd<'_>) -> Result<u32> {
+    let mut uid: libc::uid_t = 0;
+    // SAFETY: the kernel writes a uid_t where the argument points, which lives through the call.
+    let result = unsafe {
+        libc::ioctl(
+            namespace.as_raw_fd(),
+            NS_GET_OWNER_UID as _,
+            std::ptr::from_mut(&mut uid),
+        )
+    };
+    match result {
+        0 => Ok(uid),
+        _ => Err(Error::last("ioctl(NS_GET_OWNER_UID)", subject(namespace))),
+    }
+}
+
+fn subject(namespace: BorrowedFd<'_>) -> String {
+    format!("fd {}", namespace.as_raw_fd())
+}
