@@ -55,6 +55,9 @@ install:
 	    install -Dm644 /dev/stdin $(DESTDIR)$(UNITDIR)/user/prepage-agent.service
 	sed 's|/usr/bin/prepage|$(PREFIX)/bin/prepage|' dist/prepage-agent.desktop | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/applications/prepage-agent.desktop
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m644 dist/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m644 dist/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	$(MAKE) install-extension
 
 ## The extension that reports the focus in a session of GNOME Shell; for one user: PREFIX=~/.local.
@@ -66,7 +69,8 @@ install-extension:
 ## Removes what `make install` put to PREFIX below DESTDIR; the configuration and what was learned stay.
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/prepage bin/prepage-launch bin/prepage-control sbin/prepaged \
-	    share/applications/prepage-agent.desktop)
+	    share/applications/prepage-agent.desktop share/man/man8/prepaged.8 \
+	    $(addprefix share/man/man1/,$(notdir $(wildcard dist/man/*.1))))
 	rm -f $(addprefix $(DESTDIR)$(UNITDIR)/,system/prepaged.service user/prepage-agent.service)
 	rm -rf $(DESTDIR)$(EXTENSION)
 	@echo "left are your settings, $(DESTDIR)/etc/prepage, and what was learned, /var/lib/prepage"

@@ -108,6 +108,8 @@ fn what_is_installed_is_removed_again_but_for_settings() {
         "usr/local/bin/prepage",
         "usr/local/sbin/prepaged",
         "usr/lib/systemd/system/prepaged.service",
+        "usr/local/share/man/man1/prepage-run.1",
+        "usr/local/share/man/man8/prepaged.8",
         "usr/local/share/gnome-shell/extensions/prepage@prepage.org/extension.js",
         "etc/prepage/prepage.toml",
     ] {

@@ -22,7 +22,7 @@ use crate::api::{INTERFACE, Target};
 use crate::client::{Client, SOCKET_DEFAULT};
 use crate::error::Error;
 use crate::launch::options::parse_word;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use prepage_core::params::Mode;
 use prepage_engine::CorePolicy;
 use serde::Serialize;
@@ -275,6 +275,11 @@ Examples:
         #[arg(short, long)]
         verbose: bool,
     },
+}
+
+/// The command line of all commands, for their manual.
+pub fn command_line() -> clap::Command {
+    CommandLine::command()
 }
 
 /// The two ends of a switch.

@@ -2,6 +2,7 @@
 //! the machine wants done to the executor.
 
 mod calls;
+mod command_line;
 mod event_loop;
 mod execs;
 mod explain;
@@ -20,10 +21,11 @@ mod traced;
 mod tracking;
 mod unanswered;
 
+pub use command_line::{Options, command_line};
 use findings::swap;
 pub use findings::{Finding, State, findings, note, works};
 pub use launches::LaunchHelp;
-pub use start::{Options, run};
+pub use start::run;
 
 use crate::config::Config;
 use crate::identity::Surroundings;

@@ -7,7 +7,7 @@ use super::recording::Recording;
 use super::reload::{watch_faults, watch_pressure};
 use super::tracking::Tracking;
 use super::unanswered::Unanswered;
-use super::{Parts, Service, findings, notify, signals};
+use super::{Options, Parts, Service, findings, notify, signals};
 use crate::config::{self, Config};
 use crate::sources::api::ApiSocket;
 use crate::sources::cores::Cores;
@@ -28,24 +28,7 @@ use std::error::Error;
 use std::fs::DirBuilder;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-
-/// The command line of `prepaged`.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// `--config`
-    pub config: Option<PathBuf>,
-    /// `--state`
-    pub state: Option<PathBuf>,
-    /// `--socket`
-    pub socket: Option<PathBuf>,
-    /// `--mode`
-    pub mode: Option<Mode>,
-    /// `--record`: where switches in mode observe are recorded.
-    pub record: Option<PathBuf>,
-    /// `--check`
-    pub check: bool,
-}
+use std::path::Path;
 
 /// Runs the service until it is told to end.
 ///
@@ -104,10 +87,7 @@ pub(super) fn apply(config: &mut Config, options: &Options) {
         .state
         .clone()
         .unwrap_or_else(|| service.state.clone());
-    service.socket = options
-        .socket
-        .clone()
-        .unwrap_or_else(|| service.socket.clone());
+    service.socket = options.socket().unwrap_or_else(|| service.socket.clone());
     service.mode = options.mode.unwrap_or(service.mode);
 }
 
