@@ -221,26 +221,32 @@ impl AppModel {
         self.plan = Arc::new(knowledge.plan(params, self.under_pressure, next));
     }
 
-    /// Learns from a switch and makes the next plan. A void observation teaches nothing.
+    /// Learns from a switch and makes the next plan. A void observation teaches nothing, but what was used while pages were
+    /// reclaimed.
     pub fn learn(&mut self, seen: &Observation, params: &Params) {
         self.profile.switches += 1;
         for file in &seen.stale_files {
             self.profile.files.forget(file);
         }
-        if seen.void.is_none() {
-            self.learn_anon(seen, params);
-            if seen.files_observed {
-                let profile = &mut self.profile;
-                profile
-                    .file_calibration
-                    .decay(params.budget.calibration_keep);
-                profile
-                    .files
-                    .learn(&seen.files, &params.file, &mut profile.file_calibration);
-                profile.files.bound(&params.file);
+        match seen.void {
+            None => {
+                self.learn_anon(seen, params);
+                if seen.files_observed {
+                    self.learn_files(seen, params);
+                }
             }
+            Some(Void::Reclaimed) => self.learn_used(seen, params),
+            Some(_) => {}
         }
         self.make_plan(params);
+    }
+
+    fn learn_files(&mut self, seen: &Observation, params: &Params) {
+        let profile = &mut self.profile;
+        let calibration = &mut profile.file_calibration;
+        calibration.decay(params.budget.calibration_keep);
+        profile.files.learn(&seen.files, &params.file, calibration);
+        profile.files.bound(&params.file);
     }
 
     fn learn_anon(&mut self, seen: &Observation, params: &Params) {
@@ -249,6 +255,23 @@ impl AppModel {
         for (instance, table) in &mut self.anon {
             if let Some(seen) = seen.anon.get(instance) {
                 table.learn(seen, &params.anon, calibration);
+            }
+        }
+        self.bound_anon(params.anon.runs_max);
+    }
+
+    /// What was used and reclaimed looks unused, and nothing else is known of such a page; what the application waited for was used
+    /// whatever became of it. How often a history is followed by use, that alone does not tell.
+    fn learn_used(&mut self, seen: &Observation, params: &Params) {
+        let mut calibration = Calibration::default();
+        for (instance, table) in &mut self.anon {
+            if let Some(seen) = seen.anon.get(instance) {
+                let unused = ExtentSet::new();
+                let used = AnonObservation {
+                    unused,
+                    ..seen.clone()
+                };
+                table.learn(&used, &params.anon, &mut calibration);
             }
         }
         self.bound_anon(params.anon.runs_max);

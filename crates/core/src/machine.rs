@@ -389,6 +389,10 @@ impl Machine {
         if record.void.is_none() && tracked.is_background(&record) {
             (record.void, seen.void) = (Some(Void::Background), Some(Void::Background));
         }
+        if record.void == Some(Void::Reclaimed) && !record.source.is_announced() {
+            // Whether it was a switch, such an observation does not tell.
+            seen.void = Some(Void::Background);
+        }
         tracked.keep(record, &collecting, &self.params);
         tracked.model.learn(&seen, &self.params);
         let mut actions = Vec::new();

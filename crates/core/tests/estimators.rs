@@ -6,7 +6,7 @@ use prepage_core::extent::{Extent, ExtentSet};
 use prepage_core::file::{FileObservation, FileTables, Standing};
 use prepage_core::history::Calibration;
 use prepage_core::identity::{FileId, Instance};
-use prepage_core::outcome::Late;
+use prepage_core::outcome::{Late, Void};
 use prepage_core::params::{AnonParams, AnonRule, FileCandidates, FileParams, Params};
 use prepage_core::plan::Knowledge;
 use proptest::prelude::*;
@@ -543,6 +543,42 @@ fn overtaken_missed_and_late_are_told_apart() {
     assert_eq!((recall.hits, recall.of), (10, 30));
     // Nothing tells late anonymous pages from others.
     assert_eq!(anon_outcome(&model, model.plan(), &seen, false).late, None);
+}
+
+/// What was used and swapped out again looks as if it had not been used.
+#[test]
+fn while_pages_are_reclaimed_only_their_use_is_learned() {
+    let params = Params::default();
+    let mut model = AppModel::new(Profile::default(), &params);
+    model.instance_started(instance(1));
+    let switch = |faulted: ExtentSet, unused: ExtentSet, void| {
+        let anon = AnonObservation {
+            faulted,
+            unused,
+            ..AnonObservation::default()
+        };
+        Observation {
+            anon: [(instance(1), anon)].into(),
+            void,
+            ..Observation::default()
+        }
+    };
+    for _ in 0..3 {
+        model.learn(&switch(run(0, 64), run(0, 0), None), &params);
+    }
+    let planned = |model: &AppModel| model.plan().anon[0].1.all();
+    assert_eq!(planned(&model), run(0, 64));
+    let known = model.profile().anon_calibration.clone();
+    let seen = |void| switch(run(64, 64), run(0, 64), Some(void));
+    for void in [Void::EventsLost, Void::Superseded, Void::Background] {
+        model.learn(&seen(void), &params);
+        assert_eq!(planned(&model), run(0, 64), "{void:?}");
+    }
+    for _ in 0..3 {
+        model.learn(&seen(Void::Reclaimed), &params);
+    }
+    assert_eq!(planned(&model), run(0, 128));
+    assert_eq!(model.profile().anon_calibration, known);
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn observations() -> impl Strategy<Value = Box<Observation>> {
             }
         });
     let void = prop::option::weighted(
-        0.15,
+        0.3,
         prop_oneof![Just(Void::Reclaimed), Just(Void::EventsLost)],
     );
     (
@@ -581,8 +581,16 @@ impl Model {
         };
         assert_eq!(record.void, void);
         assert_eq!(record.file.is_some(), seen.files_observed);
-        if void.is_none() {
-            model.learn(seen, timeout);
+        match void {
+            None => model.learn(seen, timeout),
+            Some(Void::Reclaimed) if record.source.is_announced() => {
+                let mut used = seen.clone();
+                used.anon
+                    .values_mut()
+                    .for_each(|anon| anon.unused = ExtentSet::new());
+                model.learn(&used, timeout);
+            }
+            Some(_) => {}
         }
         for action in actions {
             if let Action::Cool { instance, pages } = action {
