@@ -6,7 +6,10 @@
 use crate::accounts::accountable;
 use crate::locked::locked;
 use prepage_kernel::process;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io::{PipeReader, Read, Write};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -24,6 +27,56 @@ const LOOK_UPS_MAX: usize = 16;
 const LOOK_UPS_OF_USER_MAX: usize = 4;
 
 type Question = Box<dyn FnOnce() + Send>;
+
+/// A thread that asks.
+#[derive(Debug)]
+struct Line {
+    questions: Sender<Question>,
+    /// One byte for each question that is answered. Who is woken by a pipe runs where the answer was written, since the kernel takes
+    /// it that who writes there sleeps next (WF_SYNC); by a condition variable, mostly where it ran before. Where an application
+    /// just launched keeps that core busy, and the other one only asked, that was after the next tick, 4 ms.
+    answered: PipeReader,
+}
+
+impl Line {
+    /// Starts a thread that asks until nobody has a question for it any more. `None` where there can be none.
+    fn start() -> Option<Self> {
+        let (questions, posed) = channel::<Question>();
+        let (answered, mut answers) = std::io::pipe().ok()?;
+        let run = move || {
+            for question in posed {
+                question();
+                // Nobody may wait for it any more.
+                let _ = answers.write(&[0]);
+            }
+        };
+        let thread = std::thread::Builder::new().name("prepage-ask".into());
+        thread.spawn(run).ok()?;
+        Some(Self {
+            questions,
+            answered,
+        })
+    }
+
+    /// Whether the question is answered in time.
+    fn pose(&mut self, question: Question, answer_max: Duration) -> bool {
+        let Ok(timeout) = Timespec::try_from(answer_max) else {
+            return false;
+        };
+        if self.questions.send(question).is_err() {
+            return false;
+        }
+        let mut answered = [PollFd::new(&self.answered, PollFlags::IN)];
+        let ready = loop {
+            match poll(&mut answered, Some(&timeout)) {
+                Err(Errno::INTR) => {}
+                ready => break ready,
+            }
+        };
+        // Nothing is to be read of a thread that has ended.
+        ready == Ok(1) && self.answered.read(&mut [0]).is_ok_and(|read| read == 1)
+    }
+}
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +104,7 @@ struct Unanswered {
 struct Asker {
     /// To a thread that asks and is free; none before the first question, after one that is not answered, and while another
     /// waits for an answer. Who looks up the files of a launch has a thread of its own.
-    line: Mutex<Option<Sender<Question>>>,
+    line: Mutex<Option<Line>>,
     unanswered: Mutex<Vec<Unanswered>>,
     /// Whose process it is.
     owner_of: fn(i32) -> Option<u32>,
@@ -82,15 +135,14 @@ impl Asker {
         let question = move || {
             let said = question();
             drop(asked);
-            // Nobody may wait for it any more.
             let _ = answered.send(said);
         };
         // A thread keeps the priority of who made it: only what comes after a launch is asked at a low one.
         let is_shared = !matches!(subject, Subject::LaunchFiles(_));
         let free = is_shared.then(|| locked(&self.line).take()).flatten();
-        let line = free.or_else(start)?;
-        line.send(Box::new(question)).ok()?;
-        let said = answer.recv_timeout(answer_max).ok();
+        let mut line = free.or_else(Line::start)?;
+        let is_answered = line.pose(Box::new(question), answer_max);
+        let said = answer.try_recv().ok().filter(|_| is_answered);
         match said {
             Some(_) if is_shared => *locked(&self.line) = Some(line),
             Some(_) => {}
@@ -137,15 +189,6 @@ impl Asker {
             Subject::Openings => of_it.count() == 0,
         }
     }
-}
-
-/// A thread that asks until nobody has a question for it any more.
-fn start() -> Option<Sender<Question>> {
-    let (line, questions): (_, Receiver<Question>) = channel();
-    let run = move || questions.into_iter().for_each(|question| question());
-    let thread = std::thread::Builder::new().name("prepage-ask".into());
-    thread.spawn(run).ok()?;
-    Some(line)
 }
 
 fn owner_of(pid: i32) -> Option<u32> {
