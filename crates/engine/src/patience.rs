@@ -6,9 +6,9 @@
 use crate::accounts::accountable;
 use crate::locked::locked;
 use prepage_kernel::process;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use prepage_kernel::readable::readable_within;
 use std::io::{PipeReader, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -60,21 +60,10 @@ impl Line {
 
     /// Whether the question is answered in time.
     fn pose(&mut self, question: Question, answer_max: Duration) -> bool {
-        let Ok(timeout) = Timespec::try_from(answer_max) else {
-            return false;
-        };
-        if self.questions.send(question).is_err() {
-            return false;
-        }
-        let mut answered = [PollFd::new(&self.answered, PollFlags::IN)];
-        let ready = loop {
-            match poll(&mut answered, Some(&timeout)) {
-                Err(Errno::INTR) => {}
-                ready => break ready,
-            }
-        };
+        let is_ready = self.questions.send(question).is_ok()
+            && readable_within(self.answered.as_fd(), answer_max).unwrap_or(false);
         // Nothing is to be read of a thread that has ended.
-        ready == Ok(1) && self.answered.read(&mut [0]).is_ok_and(|read| read == 1)
+        is_ready && self.answered.read(&mut [0]).is_ok_and(|read| read == 1)
     }
 }
 

@@ -49,7 +49,7 @@ pub mod process_vm;
 pub mod procmap;
 pub mod psi;
 pub mod ptrace;
-mod readable;
+pub mod readable;
 pub mod readahead;
 pub mod reclaim;
 pub mod ring;

@@ -7,7 +7,7 @@ use rustix::time::Timespec;
 use std::time::{Duration, Instant};
 
 /// Waits until a descriptor is readable, or at its end, for so long at most, signals notwithstanding. Returns whether it is.
-pub(crate) fn readable_within(fd: BorrowedFd<'_>, limit: Duration) -> Result<bool> {
+pub fn readable_within(fd: BorrowedFd<'_>, limit: Duration) -> Result<bool> {
     let begin = Instant::now();
     loop {
         let left = limit.saturating_sub(begin.elapsed());

@@ -5,15 +5,16 @@ use crate::clock::now_ns;
 use crate::display::session::entering;
 use crate::error::{Context, Error, Result};
 use crate::log::with_last_words;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use prepage_kernel::readable::readable_within;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
+use std::time::Duration;
 
 /// Where and how a command runs.
 #[derive(Clone, Copy, Debug)]
@@ -96,24 +97,13 @@ impl Held {
 impl Running {
     /// Waits for its exit until a moment of the monotonic clock. Returns the moment of the exit and the status.
     pub fn wait_until(&mut self, until_ns: u64) -> Result<Option<(u64, ExitStatus)>> {
-        loop {
-            let left_ns = until_ns.saturating_sub(now_ns());
-            let timeout = Timespec {
-                tv_sec: (left_ns / 1_000_000_000) as i64,
-                tv_nsec: (left_ns % 1_000_000_000) as i64,
-            };
-            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            match poll(&mut fds, Some(&timeout)) {
-                Ok(0) => return Ok(None),
-                Ok(_) => {
-                    let t_ns = now_ns();
-                    let status = self.child.wait().context("wait for", "a process")?;
-                    return Ok(Some((t_ns, status)));
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error).context("wait for", "a process"),
-            }
+        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+        if !readable_within(self.pidfd.as_fd(), left).context("wait for", "a process")? {
+            return Ok(None);
         }
+        let t_ns = now_ns();
+        let status = self.child.wait().context("wait for", "a process")?;
+        Ok(Some((t_ns, status)))
     }
 
     /// Takes the status of a process that has been ended.

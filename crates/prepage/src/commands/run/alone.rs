@@ -16,14 +16,12 @@ use prepage_engine::store::{Next, single};
 use prepage_engine::{Coldness, Error, Launch, LaunchResult, Launches, ReadyLaunch, Rights};
 use prepage_kernel::clock::{monotonic_ns, wall_ns};
 use prepage_kernel::process::own_pid;
+use prepage_kernel::readable::readable_within;
 use prepage_kernel::sched::{self, Policy};
 use prepage_kernel::signals;
 use prepage_kernel::spawn::{Detached, Hold, Launched, fork_detached};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Errno;
 use rustix::process::Signal;
-use rustix::time::Timespec;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -497,12 +495,8 @@ fn wait_for_result(launches: &Launches, wait_max: Duration) -> Option<LaunchResu
             return Some(result);
         }
         let left = until.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).ok()?;
-        let mut fds = [PollFd::from_borrowed_fd(launches.done_fd(), PollFlags::IN)];
-        match poll(&mut fds, Some(&left)) {
-            Ok(0) => return None,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return None,
+        if !readable_within(launches.done_fd(), left).unwrap_or(false) {
+            return None;
         }
     }
 }
