@@ -55,9 +55,8 @@ install:
 	    install -Dm644 /dev/stdin $(DESTDIR)$(UNITDIR)/user/prepage-agent.service
 	sed 's|/usr/bin/prepage|$(PREFIX)/bin/prepage|' dist/prepage-agent.desktop | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/applications/prepage-agent.desktop
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8
-	install -m644 dist/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m644 dist/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/man/man1 dist/man/*.1
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/man/man8 dist/man/*.8
 	$(MAKE) install-extension
 
 ## The extension that reports the focus in a session of GNOME Shell; for one user: PREFIX=~/.local.

@@ -252,28 +252,19 @@ impl AppModel {
     fn learn_anon(&mut self, seen: &Observation, params: &Params) {
         let calibration = &mut self.profile.anon_calibration;
         calibration.decay(params.budget.calibration_keep);
-        for (instance, table) in &mut self.anon {
-            if let Some(seen) = seen.anon.get(instance) {
-                table.learn(seen, &params.anon, calibration);
-            }
-        }
+        learn_tables(&mut self.anon, &seen.anon, params, calibration);
         self.bound_anon(params.anon.runs_max);
     }
 
     /// What was used and reclaimed looks unused, and nothing else is known of such a page; what the application waited for was used
     /// whatever became of it. How often a history is followed by use, that alone does not tell.
     fn learn_used(&mut self, seen: &Observation, params: &Params) {
-        let mut calibration = Calibration::default();
-        for (instance, table) in &mut self.anon {
-            if let Some(seen) = seen.anon.get(instance) {
-                let unused = ExtentSet::new();
-                let used = AnonObservation {
-                    unused,
-                    ..seen.clone()
-                };
-                table.learn(&used, &params.anon, &mut calibration);
-            }
+        let mut used = seen.anon.clone();
+        for anon in used.values_mut() {
+            anon.unused = ExtentSet::new();
         }
+        let mut calibration = Calibration::default();
+        learn_tables(&mut self.anon, &used, params, &mut calibration);
         self.bound_anon(params.anon.runs_max);
     }
 
@@ -317,6 +308,20 @@ impl AppModel {
             }
         }
         cool
+    }
+}
+
+/// Each process's table learns from what was seen of that process.
+fn learn_tables(
+    tables: &mut BTreeMap<Instance, AnonTable>,
+    seen: &BTreeMap<Instance, AnonObservation>,
+    params: &Params,
+    calibration: &mut Calibration,
+) {
+    for (instance, table) in tables {
+        if let Some(seen) = seen.get(instance) {
+            table.learn(seen, &params.anon, calibration);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! cachestat(2) (6.5+): how many pages of a file range are in the page cache.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fd_subject};
 use rustix::fd::{AsRawFd, BorrowedFd};
 
 /// The number of the system call, which libc does not name on every target. The same on all architectures (since 5.1
@@ -53,6 +53,6 @@ pub fn cachestat(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Resul
     };
     match result {
         0 => Ok(stat),
-        _ => Err(Error::last("cachestat", format!("fd {}", fd.as_raw_fd()))),
+        _ => Err(Error::last("cachestat", fd_subject(fd))),
     }
 }

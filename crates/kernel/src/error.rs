@@ -1,5 +1,6 @@
 //! The error of every call in this crate: which operation failed, on what, and the kernel's reason.
 
+use rustix::fd::{AsRawFd, BorrowedFd};
 use std::fmt;
 use std::io;
 
@@ -13,6 +14,11 @@ pub struct Error {
     operation: &'static str,
     subject: String,
     source: io::Error,
+}
+
+/// An open file as the subject of an error.
+pub(crate) fn fd_subject(fd: BorrowedFd<'_>) -> String {
+    format!("fd {}", fd.as_raw_fd())
 }
 
 impl Error {

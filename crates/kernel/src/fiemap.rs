@@ -6,7 +6,7 @@
 //! which disk it begins. Not so on btrfs, where they are offsets in the file system's own address space, and `st_dev` has
 //! no device; and on overlay, where they are those of the layer that holds the file while `st_dev` is the overlay's.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fd_subject};
 use rustix::fd::{AsRawFd, BorrowedFd};
 
 /// A contiguous range of a file that is contiguous on its device too.
@@ -126,15 +126,15 @@ pub fn extents(fd: BorrowedFd<'_>, extents_max: usize) -> Result<PhysicalExtents
         }
         if end <= start {
             let what = "the file system gave the same extent twice";
-            return Err(Error::malformed("ioctl(FS_IOC_FIEMAP)", subject(fd), what));
+            return Err(Error::malformed(
+                "ioctl(FS_IOC_FIEMAP)",
+                fd_subject(fd),
+                what,
+            ));
         }
         start = end;
     }
     Ok(found)
-}
-
-fn subject(fd: BorrowedFd<'_>) -> String {
-    format!("fd {}", fd.as_raw_fd())
 }
 
 fn map(fd: BorrowedFd<'_>, start: u64, wanted: usize) -> Result<Buffer> {
@@ -160,7 +160,7 @@ fn map(fd: BorrowedFd<'_>, start: u64, wanted: usize) -> Result<Buffer> {
     };
     match result {
         0 => Ok(buffer),
-        _ => Err(Error::last("ioctl(FS_IOC_FIEMAP)", subject(fd))),
+        _ => Err(Error::last("ioctl(FS_IOC_FIEMAP)", fd_subject(fd))),
     }
 }
 

@@ -1,8 +1,8 @@
 //! mincore(2): which pages of a file are in the page cache, exactly and on every kernel.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fd_subject};
 use crate::page::page_size;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Whether each page that the byte range touches is in the page cache and up to date. Pages beyond the end of the file
@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 ///
 /// From 5.2 on, a file that the caller could neither write nor owns is reported as wholly resident.
 pub fn resident(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result<Vec<bool>> {
-    let failed = |operation, error| Error::new(operation, format!("fd {}", fd.as_raw_fd()), error);
+    let failed = |operation, error| Error::new(operation, fd_subject(fd), error);
     if len_bytes == 0 {
         return Ok(Vec::new());
     }
@@ -37,7 +37,7 @@ pub fn resident(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Result
     let result = unsafe { libc::mincore(base, len, bytes.as_mut_ptr()) };
     let outcome = match result {
         0 => Ok(bytes.iter().map(|byte| byte & 1 != 0).collect()),
-        _ => Err(Error::last("mincore", format!("fd {}", fd.as_raw_fd()))),
+        _ => Err(Error::last("mincore", fd_subject(fd))),
     };
     // SAFETY: the mapping made above, of the same length; nothing refers to it any more.
     unsafe { munmap(base, len) }.map_err(|error| failed("munmap", error))?;

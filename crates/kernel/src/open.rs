@@ -1,6 +1,6 @@
 //! openat2(2) (5.6+): opening an application's files below that application's root, and regular files only.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fd_subject};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
@@ -224,8 +224,7 @@ pub(crate) fn mount_id_in(stat: &Statx) -> Option<u64> {
 
 /// What fstat says of an open file.
 pub fn fstat(fd: BorrowedFd<'_>) -> Result<FileStat> {
-    let stat = rustix::fs::fstat(fd)
-        .map_err(|error| Error::new("fstat", format!("fd {}", fd.as_raw_fd()), error))?;
+    let stat = rustix::fs::fstat(fd).map_err(|error| Error::new("fstat", fd_subject(fd), error))?;
     Ok(file_stat(&stat))
 }
 

@@ -1,6 +1,6 @@
 //! readahead(2) and posix_fadvise(2): bringing file pages into the page cache, and out of it.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fd_subject};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{Advice, fadvise};
 use std::num::NonZeroU64;
@@ -16,7 +16,7 @@ pub fn readahead(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -> Resul
     // SAFETY: takes no pointers; `fd` is open for as long as it is borrowed.
     match unsafe { libc::readahead(fd.as_raw_fd(), offset, len) } {
         0 => Ok(()),
-        _ => Err(Error::last("readahead", format!("fd {}", fd.as_raw_fd()))),
+        _ => Err(Error::last("readahead", fd_subject(fd))),
     }
 }
 
@@ -29,5 +29,5 @@ pub fn fadvise_dontneed(fd: BorrowedFd<'_>, offset_bytes: u64, len_bytes: u64) -
         NonZeroU64::new(len_bytes),
         Advice::DontNeed,
     )
-    .map_err(|error| Error::new("posix_fadvise", format!("fd {}", fd.as_raw_fd()), error))
+    .map_err(|error| Error::new("posix_fadvise", fd_subject(fd), error))
 }

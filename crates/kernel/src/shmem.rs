@@ -1,9 +1,9 @@
 //! Shared memory objects (memfd, POSIX and System V shared memory): how much of one is swapped out.
 
 use crate::cachestat::cachestat;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fd_subject};
 use crate::page::page_size;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
@@ -43,10 +43,6 @@ fn seek_within(object: BorrowedFd<'_>, to: SeekFrom, end: u64) -> Result<Option<
         Ok(found) => Ok(Some(found).filter(|&found| found < end)),
         // Behind the last data, or the end of the object.
         Err(Errno::NXIO) => Ok(None),
-        Err(error) => Err(Error::new(
-            "lseek",
-            format!("fd {}", object.as_raw_fd()),
-            error,
-        )),
+        Err(error) => Err(Error::new("lseek", fd_subject(object), error)),
     }
 }

@@ -1,6 +1,6 @@
 //! User namespaces (user_namespaces(7)), by ioctl_ns(2) (4.11+): who has every right in those that processes are in.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fd_subject};
 use crate::open::fstat;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -68,7 +68,7 @@ fn parent(namespace: BorrowedFd<'_>) -> Result<OwnedFd> {
             // SAFETY: the kernel has just made this descriptor, close-on-exec, and nobody else knows of it.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })
         }
-        _ => Err(Error::last("ioctl(NS_GET_PARENT)", subject(namespace))),
+        _ => Err(Error::last("ioctl(NS_GET_PARENT)", fd_subject(namespace))),
     }
 }
 
@@ -84,10 +84,9 @@ fn owner_uid(namespace: BorrowedFd<'_>) -> Result<u32> {
     };
     match result {
         0 => Ok(uid),
-        _ => Err(Error::last("ioctl(NS_GET_OWNER_UID)", subject(namespace))),
+        _ => Err(Error::last(
+            "ioctl(NS_GET_OWNER_UID)",
+            fd_subject(namespace),
+        )),
     }
-}
-
-fn subject(namespace: BorrowedFd<'_>) -> String {
-    format!("fd {}", namespace.as_raw_fd())
 }

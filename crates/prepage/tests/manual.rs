@@ -1,10 +1,11 @@
 //! `dist/man` holds a manual page for each command, which says what its `--help` says. They are made here:
 //! `UPDATE_EXAMPLE=1 cargo test -p prepage --test manual` writes them anew.
 
-use clap::Command;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use prepage::{commands, service};
+use prepage::commands;
+use prepage::service::Options;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -13,10 +14,7 @@ type Pages = BTreeMap<String, String>;
 
 fn pages() -> Pages {
     let mut pages = Pages::new();
-    let programs = [
-        (commands::command_line(), "1"),
-        (service::command_line(), "8"),
-    ];
+    let programs = [(commands::command_line(), "1"), (Options::command(), "8")];
     for (program, section) in programs {
         let mut program = program.disable_help_subcommand(true);
         program.build();

@@ -1,7 +1,7 @@
 //! The command line of `prepaged`.
 
 use crate::launch::options::parse_word;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use prepage_core::params::Mode;
 use std::path::PathBuf;
 
@@ -66,11 +66,6 @@ impl Options {
         let socket = self.socket.clone();
         socket.or_else(|| self.runtime_dir.as_ref().map(in_directory))
     }
-}
-
-/// The command line, for its manual.
-pub fn command_line() -> clap::Command {
-    Options::command()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ mod traced;
 mod tracking;
 mod unanswered;
 
-pub use command_line::{Options, command_line};
+pub use command_line::Options;
 use findings::swap;
 pub use findings::{Finding, State, findings, note, works};
 pub use launches::LaunchHelp;
