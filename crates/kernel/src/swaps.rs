@@ -111,21 +111,33 @@ fn parse_line(line: &[u8], index: u32) -> Option<SwapArea> {
 
 /// The swap type, as pagemap has it, of the area into which the kernel swaps next: where a page of our own goes that is swapped
 /// out for it (MADV_PAGEOUT, 5.4+). `None` where it stays (no swap, or none for our control group), and without CAP_SYS_ADMIN.
+///
+/// A new page waits on the processor that it was allocated on to be put on the LRU lists, and MADV_PAGEOUT empties the queue of the
+/// processor that it runs on alone (`lru_add_drain`): where the thread changes its processor in between, the page stays (194 of 200
+/// times, 6.18). So another page is tried.
 pub fn type_filled_next() -> Result<Option<u32>> {
+    const TRIES: usize = 4;
     let bytes = page_size() as usize;
-    // Of two pages' length and more, one page at least is nobody else's.
-    let buffer = vec![1u8; 3 * bytes];
-    let page = (buffer.as_ptr() as usize).div_ceil(bytes) as u64;
     let own = Process::open(own_pid())?;
-    let range = page..page + 1;
-    process_madvise::pageout(own.pidfd(), std::slice::from_ref(&range))?;
-    let mut entries = [PageEntry::default()];
-    own.pagemap()?.read(page, &mut entries)?;
-    let [entry] = entries;
-    std::hint::black_box(&buffer);
-    // At offset 0 is the area's header: the kernel hides where the page is.
-    let is_told = entry.swap_offset().is_some_and(|offset| offset > 0);
-    Ok(entry.swap_type().filter(|_| is_told))
+    let pagemap = own.pagemap()?;
+    // They live until the end: each try is with another page.
+    let mut buffers = Vec::with_capacity(TRIES);
+    for _ in 0..TRIES {
+        // Of two pages' length and more, one page at least is nobody else's.
+        let buffer = std::hint::black_box(vec![1u8; 3 * bytes]);
+        let page = (buffer.as_ptr() as usize).div_ceil(bytes) as u64;
+        buffers.push(buffer);
+        let range = page..page + 1;
+        process_madvise::pageout(own.pidfd(), std::slice::from_ref(&range))?;
+        let mut entries = [PageEntry::default()];
+        pagemap.read(page, &mut entries)?;
+        let [entry] = entries;
+        // At offset 0 is the area's header: the kernel hides where the page is.
+        if entry.swap_offset().is_some_and(|offset| offset > 0) {
+            return Ok(entry.swap_type());
+        }
+    }
+    Ok(None)
 }
 
 /// Whether zswap compresses pages in front of the swap areas. `ENOENT` where the kernel is without.
