@@ -213,7 +213,7 @@ bench-quick: setup-build build
 	    --stall-blocks 0 --resume --out target/bench-quick/reclaimed.jsonl
 	$(BENCH) run --apps chromium,writer,thunderbird,evince --setting together --sequences 1 --rounds 4 --warmup 3 \
 	    --stall-blocks 0 --limit-mib 400 --resume --out target/bench-quick/together.jsonl
-	$(BENCH) launch --programs python3,gcc,node --runs 4 --scenarios cold,warm,fast,detected --resume \
+	$(BENCH) launch --programs python3,gcc,node --install --runs 4 --scenarios cold,warm,fast,detected --resume \
 	    --out target/bench-quick/launches.jsonl
 	$(BENCH) report target/bench-quick/*.jsonl --out target/bench-quick/report.html --markdown target/bench-quick/report.md
 

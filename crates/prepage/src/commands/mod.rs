@@ -148,7 +148,7 @@ Policies (ASAP section 6.5):
   big-all     one thread on each big core
   little1     one thread on one little core
   little-all  one thread on each little core
-  iorap       one thread, page by page, as IORap
+  iorap       one thread, page by page, and no anonymous pages, as IORap
 
 Examples:
   prepage policy
