@@ -5,7 +5,7 @@ use super::poller::Token;
 use super::reload::watch_faults;
 use super::signals::{Order, order};
 use super::unanswered::Message;
-use crate::sources::api::Wants;
+use crate::sources::api::{Accepted, Wants};
 use crate::sources::cores::Cores;
 use crate::sources::sleep::Sleep;
 use crate::{log_error, log_info, log_warning};
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// How long new connections wait after the kernel refused one.
 const LISTENING_PAUSE_NS: u64 = 1_000_000_000;
 
-/// Connections taken in one round: those that end are seen before the next, and make room.
+/// Connections taken, or refused, in one round: those that end are seen before the next, and make room, and so is all else.
 const ACCEPTED_AT_ONCE_MAX: usize = 8;
 
 /// How long no faults are recorded after some that could begin no switch: those that can are seen so much later at most.
@@ -247,13 +247,14 @@ impl Service {
     fn accept(&mut self) -> std::io::Result<()> {
         for _ in 0..ACCEPTED_AT_ONCE_MAX {
             match self.socket.accept() {
-                Ok(Some(number)) => {
+                Ok(Accepted::Connection(number)) => {
                     let token = Token::Connection(number);
                     let stream = self.socket.stream(number);
                     let added = stream.map(|s| self.poller.add(s, token, EventFlags::IN));
                     self.close_where_failed(number, added);
                 }
-                Ok(None) => return Ok(()),
+                Ok(Accepted::Refused) => {}
+                Ok(Accepted::Nobody) => return Ok(()),
                 Err(error) => {
                     log_warning!("a connection was refused: {error}");
                     self.listening_again = Some(monotonic_ns() + LISTENING_PAUSE_NS);

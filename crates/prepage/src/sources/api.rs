@@ -45,6 +45,17 @@ pub struct Connection {
     ending: bool,
 }
 
+/// What became of the next one that connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is the connection of this number.
+    Connection(u32),
+    /// There is no room for it, or it is gone: it is closed.
+    Refused,
+    /// There is none.
+    Nobody,
+}
+
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
@@ -212,29 +223,31 @@ impl ApiSocket {
         &self.listener
     }
 
-    /// Takes the next connection; `None` where there is no more. One too many is closed.
+    /// Takes the next one that connects, and no more than that one: whoever connects ever again, in vain, holds up nobody.
     ///
     /// # Errors
     /// Where the kernel refuses, as at the limit of open files: ask again later.
-    pub fn accept(&mut self) -> std::io::Result<Option<u32>> {
-        loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error),
-            };
-            stream.set_nonblocking(true)?;
-            let caller = peer::of(stream.as_fd()).map_err(std::io::Error::other)?;
-            if self.has_room_for(caller) {
-                let number = self.next;
-                self.next = self.next.wrapping_add(1);
-                self.connections
-                    .insert(number, Connection::new(stream, caller));
-                return Ok(Some(number));
-            }
+    pub fn accept(&mut self) -> std::io::Result<Accepted> {
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => return Ok(Accepted::Nobody),
+                ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {
+                    return Ok(Accepted::Refused);
+                }
+                _ => return Err(error),
+            },
+        };
+        stream.set_nonblocking(true)?;
+        let caller = peer::of(stream.as_fd()).map_err(std::io::Error::other)?;
+        if !self.has_room_for(caller) {
+            return Ok(Accepted::Refused);
         }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        let connection = Connection::new(stream, caller);
+        self.connections.insert(number, connection);
+        Ok(Accepted::Connection(number))
     }
 
     fn has_room_for(&self, caller: Caller) -> bool {
@@ -288,5 +301,41 @@ impl Drop for ApiSocket {
     fn drop(&mut self) {
         // It may be gone with its directory.
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prepage_kernel::testing::machine::Directory;
+
+    #[test]
+    fn each_that_connects_in_vain_is_refused_by_itself() {
+        let directory = Directory::new();
+        let path = directory.path("socket");
+        let mut socket = ApiSocket::listen(&path).expect("it listens");
+        let connect = || UnixStream::connect(&path).expect("it connects");
+        let mut own = Vec::new();
+        let mut accepted = || {
+            own.push(connect());
+            socket.accept().expect("it accepts")
+        };
+        let numbers: Vec<u32> = std::iter::from_fn(|| match accepted() {
+            Accepted::Connection(number) => Some(number),
+            other => {
+                assert_eq!(other, Accepted::Refused);
+                None
+            }
+        })
+        .collect();
+        assert!(numbers.len() >= CONNECTIONS_OF_USER_MAX, "{numbers:?}");
+        let _in_vain: Vec<_> = (0..3).map(|_| connect()).collect();
+        let next: Vec<_> = (0..4).map(|_| socket.accept().expect("answered")).collect();
+        use Accepted::{Nobody, Refused};
+        assert_eq!(next, [Refused, Refused, Refused, Nobody]);
+        socket.close(numbers[0]);
+        let _fits = connect();
+        let next = socket.accept().expect("it accepts");
+        assert!(matches!(next, Accepted::Connection(_)), "{next:?}");
     }
 }
