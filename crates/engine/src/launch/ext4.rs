@@ -27,6 +27,8 @@ const WRITTEN_MAX: u64 = 0x8000;
 const NODES_MAX: usize = 64;
 /// Most groups read: 8 TiB with blocks of 4 KiB.
 const GROUPS_MAX: u64 = 1 << 16;
+/// Most bytes of a group's descriptor: mkfs.ext4 makes them of 32 or 64, and who writes a device may claim 65,535.
+const DESCRIPTOR_BYTES_MAX: u64 = 64;
 
 /// Where inodes and the journal lie; numbers of blocks on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +83,9 @@ pub fn layout(device: &File) -> Option<Ext4Layout> {
     let blocks = (field(0x4, 4)? | high << 32).checked_sub(first_block)?;
     let group_blocks = field(0x20, 4)?;
     let descriptor_bytes = if is_wide { field(0xfe, 2)?.max(32) } else { 32 };
+    if descriptor_bytes > DESCRIPTOR_BYTES_MAX {
+        return None;
+    }
     let count = blocks.checked_add(group_blocks)?.checked_sub(1)?;
     let count = count.checked_div(group_blocks)?.min(GROUPS_MAX);
     let mut descriptors = vec![0; (count * descriptor_bytes) as usize];
@@ -273,7 +278,15 @@ mod tests {
 
     #[test]
     fn another_file_system_and_a_damaged_one_have_no_layout() {
-        let file = made(8, &[]);
+        let file = made(8, &["-O", "64bit"]);
+        let claimed = 1_024 + 0xfe;
+        for (descriptor_bytes, is_read) in [(64_u16, true), (65, false), (u16::MAX, false)] {
+            let bytes = descriptor_bytes.to_le_bytes();
+            file.write_all_at(&bytes, claimed).expect("write");
+            assert_eq!(layout(&file).is_some(), is_read, "{descriptor_bytes}");
+        }
+        file.write_all_at(&64_u16.to_le_bytes(), claimed)
+            .expect("write");
         file.write_all_at(&[0xff; 4], 1_024 + 0x18).expect("write");
         assert_eq!(layout(&file), None, "blocks of 2^(2^32) KiB");
         file.write_all_at(&[0; 2], 1_024 + 0x38).expect("write");
