@@ -159,6 +159,40 @@ fn a_scope_that_holds_all_processes_names_them() {
     }
 }
 
+/// Its processes end one after the other, and so may the one that its end is to be told by next, while that is looked for.
+#[test]
+fn a_scope_whose_processes_all_end_is_not_taken_for_running() {
+    const MANY: &str =
+        r#"echo 0 > "$GROUP"/cgroup.procs; for _ in $(seq 40); do "$1" 600 & done; wait"#;
+    let service = Service::start("");
+    let directory = TempDir::new();
+    let program = copy("/bin/sleep", &directory, "ending");
+    for round in 0..10 {
+        let scope = format!("app-org.x.Ending-{}{round}.scope", process::own_pid());
+        let scope = Group::named(&v2(), &scope);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", MANY, "sh"]).arg(&program);
+        command.env("GROUP", &scope.0.directory);
+        let _shell = Running(command.spawn().expect("a shell"));
+        let pids = || {
+            prepage_kernel::cgroup::members(&scope.0.directory, 100)
+                .expect("read")
+                .pids
+        };
+        wait_until("its processes", || pids().len() == 41);
+        let mut pids = pids();
+        pids.sort_unstable();
+        service.call(&["track", "--pid", &pids[1].to_string()]);
+        let app = tracked(&service);
+        assert_eq!(app["app"], "desktop:org.x.Ending@0");
+        assert_eq!(app["state"], "running");
+        for pid in pids.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        wait_until("its end", || tracked(&service)["state"] == "not running");
+    }
+}
+
 /// Launches a program twice as GLib does, with its desktop entry in the environment: the first time as what is below the
 /// application itself has it. They end with what they read.
 const SHELL: &str = r#"

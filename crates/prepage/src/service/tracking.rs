@@ -29,6 +29,9 @@ const STRANGERS_MAX: usize = 4096;
 /// How long that is remembered: meanwhile the process may have called exec, or its pid may mean another.
 const STRANGER_NS: u64 = 5_000_000_000;
 
+/// How many processes of a copy are looked for, one after the other, that end meanwhile.
+const MAINS_MAX: usize = 16;
+
 /// Most users of whom it is remembered that the log says what they have no room for.
 const FULL_MAX: usize = 1024;
 
@@ -312,10 +315,7 @@ impl Service {
         self.forget_sources(app);
         self.tracking.strangers.clear();
         let mut copies = self.tracking.apps.get(app).cloned().unwrap_or_default();
-        // A tree whose top has ended is none: its pid may come to mean another process.
-        copies.retain(|copy| {
-            self.watch_exit(app, copy.main) || matches!(copy.members, Members::Cgroup(_))
-        });
+        copies.retain_mut(|copy| self.watch_copy(app, copy));
         self.tracking.apps.insert(app.clone(), copies.clone());
         if copies.is_empty() {
             self.executor.unfollow(app);
@@ -343,6 +343,27 @@ impl Service {
         groups.watch(app, copy.main, &memberships, &self.around);
     }
 
+    /// Waits for the end of a copy's main process. Returns whether the copy is there: the group that was named stays the
+    /// application's, whoever comes into it next.
+    fn watch_copy(&mut self, app: &AppId, copy: &mut RunningCopy) -> bool {
+        // Where an application ends, so may one of its processes after the other, each as it is looked for.
+        for _ in 0..MAINS_MAX {
+            if self.watch_exit(app, copy.main) {
+                return true;
+            }
+            // A tree whose top has ended is none: its pid may come to mean another process.
+            let Members::Cgroup(directory) = &copy.members else {
+                return false;
+            };
+            if copy.main == 0 {
+                let tracked = self.store.load(app).and_then(|s| s.tracked.as_ref());
+                return matches!(tracked, Some(TrackedBy::Cgroup(named)) if named == directory);
+            }
+            *copy = RunningCopy::of_group(directory.clone());
+        }
+        true
+    }
+
     /// Returns whether the process is there.
     fn watch_exit(&mut self, app: &AppId, main: i32) -> bool {
         // A control group that is empty for now has no process whose end could be waited for.
@@ -363,11 +384,6 @@ impl Service {
         let Some((app, pid)) = self.exits.take(number) else {
             return;
         };
-        let tracked = self.store.load(&app).and_then(|s| s.tracked.as_ref());
-        let named = match tracked {
-            Some(TrackedBy::Cgroup(directory)) => Some(directory),
-            _ => None,
-        };
         let Some(copies) = self.tracking.apps.get_mut(&app) else {
             return;
         };
@@ -375,10 +391,8 @@ impl Service {
             _ if copy.main != pid => true,
             Members::Tree(_) => false,
             Members::Cgroup(directory) => {
-                // The group that was named stays the application's, whoever comes into it next.
-                let stays = named == Some(directory);
                 *copy = RunningCopy::of_group(directory.clone());
-                stays || copy.main != 0
+                true
             }
         });
         self.follow(&app);
