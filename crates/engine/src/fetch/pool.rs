@@ -236,6 +236,8 @@ impl Thread {
             }
             let before = sched::thread_cpu_time_ns();
             let mut part = Part::default();
+            // To look at a process's root directory may hang as well.
+            self.heart.beat();
             let is_done = self.fetch(&job, &mut part);
             self.heart.rest();
             part.cpu_ns = sched::thread_cpu_time_ns().saturating_sub(before);
