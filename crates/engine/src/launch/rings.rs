@@ -224,7 +224,10 @@ impl Gate {
         recorded.launches -= 1;
         if recorded.launches == 0 {
             let _ = self.switches.iter().try_for_each(RingSwitch::disable);
-            recorded.opens = None;
+            let opens = recorded.opens.take();
+            // To close it takes the kernel some milliseconds, for which the next launch would wait.
+            drop(recorded);
+            drop(opens);
         }
     }
 
