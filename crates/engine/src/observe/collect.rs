@@ -163,6 +163,7 @@ fn collect_files(
         lost,
     } = recorded;
     let asked = asked_pages(task);
+    paths.make_room();
     for file in asked.keys() {
         paths.remember(file);
     }

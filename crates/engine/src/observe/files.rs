@@ -47,9 +47,12 @@ impl FileEvents {
     /// Pages that may have been mapped along with others, and so accessed without a report: those around a fault that
     /// had not been brought in only after it, by these or by `ours`.
     pub fn mapped_along(&self, ours: &FileEvents) -> ExtentSet {
+        let may_be_along = pages(&self.mapped);
         let mut first: BTreeMap<u64, Nanos> = BTreeMap::new();
         for event in self.added.iter().chain(&ours.added) {
-            for page in event.extent.start..event.extent.end() {
+            // Of what is only read there may be millions.
+            let added = ExtentSet::from_iter([event.extent]).intersection(&may_be_along);
+            for page in added.iter_pages() {
                 let at = first.entry(page).or_insert(event.at);
                 *at = event.at.min(*at);
             }

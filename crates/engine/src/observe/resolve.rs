@@ -76,6 +76,18 @@ pub struct Paths {
 }
 
 impl Paths {
+    /// Where there is no room for more, forgets what was not found, or all: of that, what the tables have is remembered again, and
+    /// what is open or mapped is found again.
+    pub fn make_room(&mut self) {
+        if self.by_inode.len() < PATHS_MAX {
+            return;
+        }
+        self.by_inode.retain(|_, path| path.is_some());
+        if self.by_inode.len() > PATHS_MAX / 2 {
+            self.by_inode.clear();
+        }
+    }
+
     /// Remembers the file that an inode was.
     pub fn remember(&mut self, file: &FileId) {
         self.insert((file.device, file.inode), &file.path);
@@ -93,9 +105,7 @@ impl Paths {
 
     /// Remembers that the path of an inode is not to be found, or names another file now.
     pub fn give_up(&mut self, key: InodeKey) {
-        if self.by_inode.len() < PATHS_MAX {
-            self.by_inode.insert(key, None);
-        }
+        self.keep(key, None);
     }
 
     /// Takes the paths that these processes opened.
@@ -143,8 +153,14 @@ impl Paths {
     }
 
     fn insert(&mut self, key: InodeKey, path: &str) {
-        if self.by_inode.len() < PATHS_MAX && path.len() <= PATH_BYTES_MAX {
-            self.by_inode.insert(key, Some(path.into()));
+        if path.len() <= PATH_BYTES_MAX {
+            self.keep(key, Some(path.into()));
+        }
+    }
+
+    fn keep(&mut self, key: InodeKey, path: Option<Arc<str>>) {
+        if self.by_inode.len() < PATHS_MAX || self.by_inode.contains_key(&key) {
+            self.by_inode.insert(key, path);
         }
     }
 }
@@ -166,6 +182,46 @@ mod tests {
     use prepage_kernel::testing::hanging::HangingMount;
     use prepage_kernel::testing::machine::Directory;
     use prepage_kernel::testing::sleeping::Sleeping;
+
+    #[test]
+    fn an_application_that_runs_for_long_has_room_for_the_files_that_it_comes_to_use() {
+        let file = |inode: u64| FileId {
+            path: format!("/{inode}").into(),
+            device: (8, 1),
+            inode,
+            size: 1,
+            mtime_ns: 1,
+        };
+        let key = |inode: u64| ((8, 1), inode);
+        let is_known = |paths: &Paths, inode: u64| paths.get(&key(inode)).is_some();
+        let all = PATHS_MAX as u64;
+        let mut paths = Paths::default();
+        (0..all - 100).for_each(|inode| paths.give_up(key(inode)));
+        (all - 100..all).for_each(|inode| paths.remember(&file(inode)));
+        paths.remember(&file(all));
+        assert!(!is_known(&paths, all), "no room");
+        paths.remember(&file(0));
+        paths.give_up(key(all - 1));
+        assert!(is_known(&paths, 0), "it is there already");
+        assert!(!is_known(&paths, all - 1), "that takes no room");
+        paths.make_room();
+        paths.remember(&file(all));
+        let kept = (0..=all).filter(|&inode| is_known(&paths, inode)).count();
+        assert_eq!(kept, 101, "those that were found");
+        assert!(paths.is_new(&key(1)), "others are looked for again");
+        // As long as there is room for one more, nothing goes.
+        (0..all - 101).for_each(|inode| paths.remember(&file(inode)));
+        paths.make_room();
+        let kept = (0..=all).filter(|&inode| is_known(&paths, inode)).count() as u64;
+        assert_eq!(kept, all - 1);
+        (0..all).for_each(|inode| paths.remember(&file(inode)));
+        paths.make_room();
+        paths.remember(&file(2 * all));
+        let kept = (0..=2 * all)
+            .filter(|&inode| is_known(&paths, inode))
+            .count();
+        assert_eq!(kept, 1, "all were found");
+    }
 
     /// Whoever has a mount namespace of their own says where that is, and may say that it is on a server that does not answer.
     #[test]
