@@ -209,7 +209,7 @@ impl Store {
     pub fn list(&self) -> Vec<StoredApp> {
         let line = |stored: &StoredProfile| StoredApp {
             app: stored.app.clone(),
-            bytes: fs::metadata(self.path_of(&stored.app)).map_or(0, |m| m.len()),
+            bytes: self.sizes.get(&stored.app).map_or(0, |&bytes| bytes as u64),
             switches: stored.profile.switches,
             launches: stored.launch.launches,
             launch_phase: stored.launch.phase,
