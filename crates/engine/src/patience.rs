@@ -11,7 +11,7 @@ use std::io::{PipeReader, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a process's answer is waited for. It takes some microseconds, a read of the swap device where it is swapped out, and its
 /// turn where all cores are busy.
@@ -21,6 +21,12 @@ const ANSWER_MAX: Duration = Duration::from_millis(200);
 /// theirs is asked.
 const UNANSWERED_MAX: usize = 32;
 const UNANSWERED_OF_USER_MAX: usize = 4;
+
+/// How long the processes of one user, root's apart, may have a second's questions wait in all, those that are answered among them.
+/// Answers that come as fast as they should do not count: where all cores are busy, some take their turn.
+const WAITED_MAX: Duration = Duration::from_millis(400);
+const WAITED_IN: Duration = Duration::from_secs(1);
+const FAST: Duration = Duration::from_millis(2);
 
 /// Most launches whose files are looked up in vain at once, and most of one user's, root's apart.
 const LOOK_UPS_MAX: usize = 16;
@@ -88,6 +94,24 @@ struct Unanswered {
     pending: Weak<()>,
 }
 
+/// How long a user's processes had questions wait.
+#[derive(Debug)]
+struct Waited {
+    owner: Option<u32>,
+    since: Instant,
+    waited: Duration,
+}
+
+impl Waited {
+    fn is_of_now(&self) -> bool {
+        self.since.elapsed() < WAITED_IN
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.waited >= WAITED_MAX && self.is_of_now()
+    }
+}
+
 /// Who asks.
 #[derive(Debug)]
 struct Asker {
@@ -95,6 +119,8 @@ struct Asker {
     /// waits for an answer. Who looks up the files of a launch has a thread of its own.
     line: Mutex<Option<Line>>,
     unanswered: Mutex<Vec<Unanswered>>,
+    /// Of each user whose processes were slow to answer.
+    waited: Mutex<Vec<Waited>>,
     /// Whose process it is.
     owner_of: fn(i32) -> Option<u32>,
 }
@@ -104,6 +130,7 @@ impl Asker {
         Self {
             line: Mutex::new(None),
             unanswered: Mutex::new(Vec::new()),
+            waited: Mutex::new(Vec::new()),
             owner_of,
         }
     }
@@ -130,7 +157,9 @@ impl Asker {
         let is_shared = !matches!(subject, Subject::LaunchFiles(_));
         let free = is_shared.then(|| locked(&self.line).take()).flatten();
         let mut line = free.or_else(Line::start)?;
+        let began = Instant::now();
         let is_answered = line.pose(Box::new(question), answer_max);
+        self.charge(subject, began.elapsed());
         let said = answer.try_recv().ok().filter(|_| is_answered);
         match said {
             Some(_) if is_shared => *locked(&self.line) = Some(line),
@@ -152,7 +181,41 @@ impl Asker {
         }
     }
 
+    fn charge(&self, subject: Subject, waited: Duration) {
+        if waited < FAST || !matches!(subject, Subject::Process(_)) {
+            return;
+        }
+        let owner = self.owner_of(subject);
+        let mut all = locked(&self.waited);
+        all.retain(Waited::is_of_now);
+        match all.iter_mut().find(|user| user.owner == owner) {
+            Some(user) => user.waited += waited,
+            None => all.push(Waited {
+                owner,
+                since: Instant::now(),
+                waited,
+            }),
+        }
+    }
+
+    /// Whether no more than may be was waited for this one's user.
+    fn has_time_for(&self, subject: Subject) -> bool {
+        if !matches!(subject, Subject::Process(_)) {
+            return true;
+        }
+        let waited = locked(&self.waited);
+        if !waited.iter().any(Waited::is_too_long) {
+            return true;
+        }
+        let owner = self.owner_of(subject);
+        let is_theirs = |user: &&Waited| user.owner == owner;
+        owner == Some(0) || !waited.iter().filter(is_theirs).any(Waited::is_too_long)
+    }
+
     fn may_ask(&self, subject: Subject) -> bool {
+        if !self.has_time_for(subject) {
+            return false;
+        }
         let mut unanswered = locked(&self.unanswered);
         unanswered.retain(|left| left.pending.strong_count() > 0);
         if unanswered.is_empty() {
@@ -188,7 +251,7 @@ fn owner_of(pid: i32) -> Option<u32> {
 static ASKER: Asker = Asker::new(owner_of);
 
 /// What comes of a question about a process, asked by another thread; `None` where it does not answer in time, or has not
-/// answered an earlier one yet.
+/// answered an earlier one yet, or where its user's processes have taken their time lately.
 pub fn of_process<T: Send + 'static>(
     pid: i32,
     question: impl FnOnce() -> T + Send + 'static,
@@ -309,6 +372,21 @@ mod tests {
         wait_for_all(&asker);
         assert_eq!(answer(&asker, Subject::Openings), Some(7));
         assert_eq!(answer(&asker, Subject::LaunchFiles(1_000)), Some(7));
+    }
+
+    #[test]
+    fn whose_processes_answer_slowly_and_often_is_not_asked_for_a_while() {
+        let asker = asker();
+        let slowly = || std::thread::sleep(10 * FAST);
+        let ask_slowly = |pid| asker.ask(Subject::Process(pid), PATIENTLY, slowly);
+        // Each of another process: as many a second as there is time for.
+        let mut pids = (100..200).cycle().take(10_000);
+        assert!(pids.any(|pid| ask_slowly(pid).is_none()), "that ends");
+        assert_eq!(answer(&asker, Subject::Process(200)), Some(7), "others are");
+        let roots = (0..30).filter(|&pid| ask_slowly(pid).is_some());
+        assert_eq!(roots.count(), 30, "root's are");
+        let is_again = || answer(&asker, Subject::Process(150)).is_some();
+        prepage_kernel::testing::machine::eventually("they are asked again", is_again);
     }
 
     #[test]

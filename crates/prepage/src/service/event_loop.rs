@@ -25,6 +25,9 @@ const LISTENING_PAUSE_NS: u64 = 1_000_000_000;
 /// Connections taken, or refused, in one round: those that end are seen before the next, and make room, and so is all else.
 const ACCEPTED_AT_ONCE_MAX: usize = 8;
 
+/// How long it is looked up in one round whose processes are that fault.
+const LOOKING_UP_NS: u64 = 10_000_000;
+
 /// How long no faults are recorded after some that could begin no switch: those that can are seen so much later at most.
 const FAULTS_PAUSE_NS: u64 = 20_000_000;
 
@@ -184,7 +187,12 @@ impl Service {
         let bursts = self.executor.drain_faults();
         let mut is_heeded = bursts.is_empty();
         for burst in bursts {
-            let Some(app) = self.app_of_burst(burst.pid) else {
+            // Of thousands of processes that nobody knows, some are looked up, and the others when they fault again.
+            let app = match monotonic_ns() < now.saturating_add(LOOKING_UP_NS) {
+                true => self.app_of_burst(burst.pid),
+                false => self.executor.app_of(burst.pid),
+            };
+            let Some(app) = app else {
                 continue;
             };
             if self.machine.is_switching(&app) {
