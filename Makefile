@@ -169,12 +169,12 @@ bench-peers: setup-build build
 	$(BENCH) launch --programs $(PEER_PROGRAMS) --install --runs 5 --resume \
 	    --scenarios cold,warm,fast,detected,whole_files,vmtouch,preload --out target/bench/launches-peers.jsonl
 
-## Services that sat idle, swapped out whole to zram and then to the disk: about 50 minutes.
+## Services that sat idle, swapped out whole to zram and then to the disk: about 75 minutes.
 bench-idle: setup-build build
 	mkdir -p target/bench
-	@echo "about 50 minutes"
-	$(BENCH) idle --install --resume --out target/bench/idle-zram.jsonl
-	$(BENCH) idle --install --swap disk --resume --out target/bench/idle-disk.jsonl
+	@echo "about 75 minutes"
+	$(BENCH) idle --services redis,node,jvm --install --resume --out target/bench/idle-zram.jsonl
+	$(BENCH) idle --services redis,node,jvm --install --swap disk --resume --out target/bench/idle-disk.jsonl
 
 FACTOR_APPS ?= chromium,writer,gimp
 
