@@ -867,6 +867,28 @@ fn what_is_tried_is_the_whole_of_help_and_refined_when_that_is_clear() {
 }
 
 #[test]
+fn how_long_a_warm_launch_takes_is_not_learned_from_a_traced_one() {
+    let params = LaunchParams::default();
+    let app = App::of(1, 1_600);
+    let warm_us = |is_path_profile| {
+        let mut state = LaunchState::default();
+        let decision = begin(&mut state, &facts(&[]), &params);
+        let recording = Recording {
+            is_path_profile,
+            ..app.recording(&[])
+        };
+        let measured = Measured {
+            device_pages: 0,
+            ..measured(&app, &decision)
+        };
+        end(&mut state, Some(&recording), &measured, &params);
+        state.warm_us
+    };
+    assert_eq!(warm_us(false), Some(app.launch_us));
+    assert_eq!(warm_us(true), None);
+}
+
+#[test]
 fn where_recording_costs_time_a_small_change_waits_for_the_next_check_and_a_large_one_does_not() {
     let params = LaunchParams {
         holdout_every: 0,
@@ -894,7 +916,11 @@ fn what_is_in_doubt_is_fetched_in_its_place_by_all_launches_but_one_in_so_many()
         merge_gap_pages: 0,
         ..LaunchParams::default()
     };
-    let app = App::of(1, 1_600);
+    // Nothing is tried where no launch is held out, however short they are.
+    let app = App {
+        launch_us: params.trial_launch_us / 2,
+        ..App::of(1, 1_600)
+    };
     let used: Vec<u64> = (0..1_600).step_by(16).collect();
     let from_memory = faulting_launch(&used, &(0..1_600).filter(|page| page % 160 > 0).collect());
     let mut state = learned_from(&from_memory, &app, &params);
@@ -1325,8 +1351,9 @@ proptest! {
     fn launches_from_memory_are_refined_by_cold_ones_to_what_is_used(
         used in prop::collection::btree_set(0..600u64, 40..200),
         seed in any::<u64>(),
+        refine_every in prop::sample::select(vec![1u32, 3, 8]),
     ) {
-        let params = LaunchParams { pages_min: 1, launch_us_min: 0, holdout_every: 0, merge_gap_pages: 0, refine_every: 1, ..LaunchParams::default() };
+        let params = LaunchParams { pages_min: 1, launch_us_min: 0, holdout_every: 0, merge_gap_pages: 0, refine_every, ..LaunchParams::default() };
         let everything: BTreeSet<u64> = (0..600).collect();
         let mut order: Vec<u64> = used.iter().copied().collect();
         order.sort_by_key(|page| page.wrapping_mul(seed | 1) % 601);
@@ -1344,7 +1371,8 @@ proptest! {
             finish(&mut state, &decision, &faulting_launch(&order, &everything), 0);
         }
         prop_assert_eq!((state.n_refined, state.sequence.pages()), (0, from_memory));
-        for _ in 0..=params.n_refine {
+        // Those between them are recorded too, and show nothing of what is in doubt.
+        for _ in 0..=params.n_refine * refine_every {
             let decision = begin(&mut state, &facts(&[]), &params);
             let planned: BTreeSet<u64> = planned(&decision).into_iter().map(|(_, page)| page).collect();
             finish(&mut state, &decision, &faulting_launch(&order, &planned), from_memory);

@@ -181,7 +181,8 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     };
     let is_helped = !is_held_out && order != LaunchOrder::None;
     // What is tried is the whole of help.
-    let is_whole = is_held_out || is_unclear(state, params);
+    let is_tried = params.holdout_every > 0 && is_unclear(state, params);
+    let is_whole = is_held_out || is_tried;
     state.n_unrefined = state.n_unrefined.saturating_add(1);
     let refines =
         !is_whole && is_refining(state, params) && state.n_unrefined >= params.refine_every;
@@ -281,7 +282,10 @@ pub fn end(
     // One that was learned while all of it was in memory may have no pages: insertions show none. Every launch read as much.
     let pages_if_cold = (state.sequence.pages() / COLD_PART).max(1);
     state.was_cold = measured.device_pages >= pages_if_cold;
-    if let (false, Some(launch_us)) = (state.was_cold, measured.launch_us) {
+    // A traced one is slowed.
+    let is_traced = recording.is_some_and(|recording| recording.is_path_profile);
+    let warm_us = measured.launch_us.filter(|_| !state.was_cold && !is_traced);
+    if let Some(launch_us) = warm_us {
         let own_us = match measured.help {
             Help::Helped => launch_us.saturating_sub(measured.help_us),
             Help::HeldOut | Help::None => launch_us,
@@ -414,7 +418,8 @@ fn check(
         state.deletions = 0;
         if recording.source == Source::Accesses && is_alike(state, recording) {
             let sequence = Arc::make_mut(&mut state.sequence);
-            let refines = sequence.has_uncertain() && state.was_cold;
+            // Only a launch that left some of it out shows what is used of what is in doubt, and takes its turn.
+            let refines = sequence.has_uncertain() && state.was_cold && state.n_unrefined == 0;
             state.n_refined = state.n_refined.saturating_add(u32::from(refines));
             refine(sequence, recording, params.n_rawseq);
             reorder(sequence, recording);
