@@ -243,16 +243,18 @@ impl AppModel {
 
     fn learn_files(&mut self, seen: &Observation, params: &Params) {
         let profile = &mut self.profile;
+        let mut shown = Calibration::default();
+        profile.files.learn(&seen.files, &params.file, &mut shown);
         let calibration = &mut profile.file_calibration;
-        calibration.decay(params.budget.calibration_keep);
-        profile.files.learn(&seen.files, &params.file, calibration);
+        calibration.add(&shown, params.budget.calibration_keep);
         profile.files.bound(&params.file);
     }
 
     fn learn_anon(&mut self, seen: &Observation, params: &Params) {
+        let mut shown = Calibration::default();
+        learn_tables(&mut self.anon, &seen.anon, params, &mut shown);
         let calibration = &mut self.profile.anon_calibration;
-        calibration.decay(params.budget.calibration_keep);
-        learn_tables(&mut self.anon, &seen.anon, params, calibration);
+        calibration.add(&shown, params.budget.calibration_keep);
         self.bound_anon(params.anon.runs_max);
     }
 

@@ -36,6 +36,11 @@ impl FileWatch {
         let used = outcome.used + planned.hits;
         let unused = outcome.unused + planned.misses();
         let missed = outcome.missed + demanded.misses();
+        if used + missed + unused == 0 {
+            // It was in memory: nothing is known of what was planned.
+            self.left = self.interval.saturating_sub(1);
+            return;
+        }
         let is_foreseen = used >= FORESEEN_MIN * (missed + unused);
         let longer = self.interval.saturating_mul(2);
         self.interval = if is_foreseen { longer } else { 1 }.clamp(1, interval_max.max(1));
@@ -68,6 +73,16 @@ mod tests {
             takes_one
         };
         switches.filter(is_observed).collect()
+    }
+
+    #[test]
+    fn what_shows_nothing_changes_nothing() {
+        let (foreseen, nothing) = (outcome(1_000, 50, 100), Outcome::default());
+        let mut watch = FileWatch::default();
+        assert_eq!(observed(&mut watch, &nothing, 4).len(), 12);
+        // Every second one is observed then, and stays so.
+        assert_eq!(observed(&mut watch, &foreseen, 2), [0, 1, 3, 5, 7, 9, 11]);
+        assert_eq!(observed(&mut watch, &nothing, 4), [1, 3, 5, 7, 9, 11]);
     }
 
     #[test]

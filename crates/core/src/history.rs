@@ -101,11 +101,14 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// Multiplies all counts by `keep` (0 to 1): called once a switch, so that old switches weigh less.
-    pub fn decay(&mut self, keep: f32) {
-        for counts in &mut self.classes {
-            counts.used *= keep;
-            counts.known *= keep;
+    /// Takes what one switch showed. Of the histories that it showed anything of, what was counted before keeps the weight `keep`
+    /// (0 to 1), so that old switches weigh less; a switch that shows nothing of one, as to what is in memory, leaves it as it is.
+    pub fn add(&mut self, seen: &Calibration, keep: f32) {
+        for (counts, seen) in self.classes.iter_mut().zip(&seen.classes) {
+            if seen.known > 0.0 {
+                counts.used = counts.used * keep + seen.used;
+                counts.known = counts.known * keep + seen.known;
+            }
         }
     }
 

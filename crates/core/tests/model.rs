@@ -242,6 +242,8 @@ struct ModelApp {
     collecting: Option<(u64, Arc<Plan>)>,
     accepted: u64,
     superseded: bool,
+    /// What switches touched that touched more than a quarter of their plan.
+    sizes: Vec<u64>,
 }
 
 impl ModelApp {
@@ -563,14 +565,11 @@ impl Model {
     fn accepted(&mut self, app: &AppId, seen: &Observation, actions: &[Action], timeout: u8) {
         let model = self.apps.get_mut(app).expect("it is tracked");
         let superseded = model.superseded;
-        (model.collecting, model.superseded) = (None, false);
+        let planned = model.collecting.take().map(|(_, plan)| plan.anon_pages());
+        model.superseded = false;
         model.accepted += 1;
-        let mut records = self.machine.records(app).rev();
-        let record = records.next().expect("it was recorded");
-        let mut largest = 0;
-        for earlier in records.filter(|earlier| earlier.void.is_none()).take(8) {
-            largest = earlier.touched_pages().max(largest);
-        }
+        let record = self.machine.records(app).last().expect("one");
+        let largest = model.sizes.iter().rev().take(8).max().copied().unwrap_or(0);
         let is_background = [Source::Onset, Source::Unplanned].contains(&record.source)
             && record.used_share().is_none_or(|used| used < 0.5)
             && record.touched_pages() <= largest / 4;
@@ -580,6 +579,9 @@ impl Model {
             (false, void) => void,
         };
         assert_eq!(record.void, void);
+        if void.is_none() && record.touched_pages() > planned.expect("one was under way") / 4 {
+            model.sizes.push(record.touched_pages());
+        }
         assert_eq!(record.file.is_some(), seen.files_observed);
         match void {
             None => model.learn(seen, timeout),
@@ -1127,6 +1129,32 @@ fn what_an_application_does_in_the_background_teaches_nothing() {
         (Source::Onset, None),
         "it was one"
     );
+}
+
+#[test]
+fn what_is_done_in_the_background_teaches_nothing_after_switches_to_what_is_in_memory() {
+    let (mut model, instance) = tracked(Params::default());
+    let all = ExtentSet::from(vec![Extent::new(0, 128)]);
+    let few = ExtentSet::from(vec![Extent::new(200, 24)]);
+    (0..4).for_each(|_| switch(&mut model, instance, &all));
+    let source = Source::Focus;
+    for _ in 0..20 {
+        model.now += 10_000 * NANOS_PER_MS;
+        model.run(Step::Begin { app: 0, source });
+        model.run(Step::End { app: 0 });
+        model.run(Step::Observed {
+            app: 0,
+            behind: 0,
+            is_faithful: false,
+            seen: Box::default(),
+        });
+        let record = model.machine.records(&id(0)).last().expect("a record");
+        assert_eq!((record.source, record.void), (source, None));
+    }
+    model.now += 10_000 * NANOS_PER_MS;
+    switch_by(&mut model, instance, &few, Source::Unplanned);
+    let record = model.machine.records(&id(0)).last().expect("a record");
+    assert_eq!(record.void, Some(Void::Background));
 }
 
 #[test]

@@ -278,8 +278,9 @@ proptest! {
         let mut keeps = keeps.into_iter().cycle();
         for (seen, used, pages) in &counts {
             let history = seen.iter().fold(History::EMPTY, |h, &used| h.with(used));
-            calibration.count(history, *used, *pages);
-            calibration.decay(keeps.next().unwrap_or(1.0));
+            let mut shown = Calibration::default();
+            shown.count(history, *used, *pages);
+            calibration.add(&shown, keeps.next().unwrap_or(1.0));
         }
         prop_assert!(calibration.is_valid());
         for (seen, ..) in &counts {
@@ -298,6 +299,27 @@ proptest! {
         let ratio = used as f32 / (used + unused) as f32;
         prop_assert!((calibration.probability(history) - ratio).abs() < 0.01);
     }
+}
+
+#[test]
+fn what_a_switch_shows_nothing_of_is_as_it_was() {
+    let (one, other) = (History::EMPTY.with(true), History::EMPTY.with(false));
+    let mut known = Calibration::default();
+    known.count(one, true, 1_000);
+    known.count(one, false, 4_000);
+    let mut shown = Calibration::default();
+    known.add(&shown, 0.0);
+    assert!(
+        known.probability(one) < 0.21,
+        "a switch that showed nothing"
+    );
+    shown.count(other, true, 1_000);
+    known.add(&shown, 0.0);
+    assert!(known.probability(one) < 0.21, "one that showed others");
+    assert!(known.probability(other) > 0.98);
+    shown.count(one, true, 1_000);
+    known.add(&shown, 0.0);
+    assert!(known.probability(one) > 0.98, "one that showed them");
 }
 
 #[test]

@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// The time in which the onset is not believed, after one that was none, doubles at most so often: from 2 s to a minute.
 const FALSE_ONSETS_MAX: u32 = 5;
 
+/// How many of the last switches tell what a switch touches, and the part of that, and of what is planned, that is a switch.
+const SIZES_MAX: usize = 8;
+const SIZE_RATIO: u64 = 4;
+
 /// A tracked application.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tracked {
@@ -36,6 +40,9 @@ pub(super) struct Tracked {
     pub(super) last_unplanned_end: Option<Nanos>,
     /// Switches that the onset of planned faults began and that were none, or that reclaim undid, since one that was.
     false_onsets: u32,
+    /// How many anonymous pages the last switches touched, at most [`SIZES_MAX`] of those that tell it: one to an application that
+    /// is in memory touches next to nothing, however much it uses.
+    sizes: VecDeque<u64>,
     pub(super) records: VecDeque<SwitchRecord>,
 }
 
@@ -112,18 +119,17 @@ impl Tracked {
     pub(super) fn need(&self, app: &AppId) -> Need {
         /// Switches whose misses are thought to come again.
         const LAST: usize = 4;
-        let missed = self.last_switches(LAST).map(SwitchRecord::missed_pages);
+        let records = self.records.iter().rev();
+        // Of one to an application that is in memory there are none.
+        let needed = |record: &&SwitchRecord| {
+            record.void.is_none() && record.touched_pages() + record.missed_pages() > 0
+        };
+        let missed = records.filter(needed).take(LAST);
         Need {
             app: app.clone(),
             plan: Arc::clone(self.model.plan()),
-            missed_pages: missed.max().unwrap_or(0),
+            missed_pages: missed.map(SwitchRecord::missed_pages).max().unwrap_or(0),
         }
-    }
-
-    /// Its last switches that were observed to their end, at most `most`, newest first.
-    pub(super) fn last_switches(&self, most: usize) -> impl Iterator<Item = &SwitchRecord> {
-        let records = self.records.iter().rev();
-        records.filter(|record| record.void.is_none()).take(most)
     }
 
     /// Whether a switch that demand faults began was none: see [`Void::Background`]. What is learned from is what a switch to
@@ -138,10 +144,8 @@ impl Tracked {
 
     /// Whether what touched so many pages was a switch: more than a quarter of what the largest of the last few touched.
     pub(super) fn is_switch_by_size(&self, pages: u64) -> bool {
-        const LAST: usize = 8;
-        const SIZE_RATIO: u64 = 4;
-        let largest = self.last_switches(LAST).map(SwitchRecord::touched_pages);
-        pages > largest.max().unwrap_or(0) / SIZE_RATIO
+        let largest = self.sizes.iter().max();
+        pages > largest.map_or(0, |largest| largest / SIZE_RATIO)
     }
 
     /// Keeps what a switch did: who is in use, which onsets are believed and which file accesses are observed hangs on it.
@@ -150,6 +154,12 @@ impl Tracked {
             self.last_end = self.last_end.max(Some(collecting.ended));
             // What unplanned faults began was a switch from the first of them on.
             self.last_signal = self.last_signal.max(Some(collecting.switching.began));
+            let planned = collecting.switching.plan.anon_pages();
+            if record.touched_pages() > planned / SIZE_RATIO {
+                self.sizes.push_back(record.touched_pages());
+                self.sizes
+                    .drain(..self.sizes.len().saturating_sub(SIZES_MAX));
+            }
         }
         self.false_onsets = match (record.void, record.source) {
             (Some(Void::Reclaimed | Void::Background), Source::Onset) => {
