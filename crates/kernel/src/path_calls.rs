@@ -15,9 +15,12 @@
 //! A process can have one tracer: whoever asks to be traced by its parent is let go, and where a process of the tree
 //! attaches to another (a debugger, a crash reporter) all are. Under a tracer without CAP_SYS_PTRACE, the kernel would
 //! execute a set-user-id program without its rights: a process about to do so is let go too (but for scripts whose
-//! *interpreter* is one).
+//! *interpreter* is one), and so is one that makes a call of another ABI than ours (32-bit programs), which may be that.
+//! Where one begins to serve a file system (FUSE), as an AppImage's does, all are let go: it would wait for us at its next
+//! call, and we for it, in a look-up of a path there or with the memory of a program that was executed there. What the kernel
+//! does is not all hidden: a signal that is ignored interrupts a call that waits (`EINTR`) as one that is handled does.
 //!
-//! **What is missed.** Opens by io_uring; calls of another ABI than ours (32-bit programs).
+//! **What is missed.** Opens by io_uring; what a process does once it was let go.
 
 use crate::error::{Error, Result};
 use crate::fault_around::FaultAround;
@@ -61,6 +64,8 @@ pub enum TraceEnd {
     Told,
     /// One process of the tree wants to trace another.
     OtherTracer,
+    /// One process of the tree begins to serve a file system.
+    FileServer,
 }
 
 /// What a trace did.
@@ -202,7 +207,7 @@ struct Thread {
 enum Entry {
     Continue,
     LetGo,
-    EndTrace,
+    EndTrace(TraceEnd),
 }
 
 struct Tracer<Visit> {
@@ -248,8 +253,8 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                 Seen::Interrupted => {}
                 Seen::Nothing => {
                     for (tid, stop) in stopped.drain(..) {
-                        if !self.stopped(tid, stop)? {
-                            self.traced.end = TraceEnd::OtherTracer;
+                        if let Some(end) = self.stopped(tid, stop)? {
+                            self.traced.end = end;
                             return Ok(self.traced);
                         }
                     }
@@ -265,8 +270,8 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
         Ok(self.traced)
     }
 
-    /// Resumes the thread; false where the trace has to end instead.
-    fn stopped(&mut self, tid: i32, stop: Stop) -> Result<bool> {
+    /// Resumes the thread, where the trace has not to end instead.
+    fn stopped(&mut self, tid: i32, stop: Stop) -> Result<Option<TraceEnd>> {
         let resume = match stop {
             Stop::Syscall => return self.syscall(tid),
             Stop::Signal(signal) => Resume::WithSignal(signal),
@@ -283,7 +288,7 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
             Stop::Other => Resume::ToSyscall,
         };
         ptrace::resume(tid, resume)?;
-        Ok(true)
+        Ok(None)
     }
 
     /// This thread has ended, or is none of ours any more.
@@ -302,10 +307,10 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
         }
     }
 
-    fn syscall(&mut self, tid: i32) -> Result<bool> {
+    fn syscall(&mut self, tid: i32) -> Result<Option<TraceEnd>> {
         let info = match ptrace::syscall(tid) {
             // Killed at its stop.
-            Err(error) if error.is_gone() => return Ok(true),
+            Err(error) if error.is_gone() => return Ok(None),
             info => info?,
         };
         let mut resume = Resume::ToSyscall;
@@ -320,7 +325,7 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                 match self.entry(tid, number, &arguments) {
                     Entry::Continue => {}
                     Entry::LetGo => resume = Resume::Detach,
-                    Entry::EndTrace => return Ok(false),
+                    Entry::EndTrace(end) => return Ok(Some(end)),
                 }
             }
             SyscallInfo::Exit { result } => {
@@ -330,7 +335,8 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                     Some((thread.pid, thread.pending.take()?, is_found(result)))
                 });
             }
-            _ => {}
+            SyscallInfo::Entry { .. } => resume = Resume::Detach,
+            SyscallInfo::None => {}
         }
         // First the application, then our notes.
         ptrace::resume(tid, resume)?;
@@ -347,7 +353,7 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                 time_ns: call.time_ns,
             });
         }
-        Ok(true)
+        Ok(None)
     }
 
     fn entry(&mut self, tid: i32, number: u64, arguments: &[u64; 6]) -> Entry {
@@ -357,15 +363,20 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
         let Some((kind, argument)) = path_call(number) else {
             return Entry::Continue;
         };
+        let may_lose_rights = kind == PathCallKind::Exec && !self.keeps_rights;
         let path = match resolve(tid, argument, arguments) {
             Resolved::Path(path) => path,
+            _ if may_lose_rights => return Entry::LetGo,
             Resolved::Unknown => {
                 self.traced.unresolved += 1;
                 return Entry::Continue;
             }
             Resolved::Nothing => return Entry::Continue,
         };
-        if kind == PathCallKind::Exec && !self.keeps_rights && gives_rights(&path) {
+        if serves_files(kind, &path) {
+            return Entry::EndTrace(TraceEnd::FileServer);
+        }
+        if may_lose_rights && gives_rights(&path) {
             return Entry::LetGo;
         }
         let pending = Some(Pending {
@@ -388,13 +399,31 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
 fn wanted_tracer(request: u64) -> Entry {
     match u32::try_from(request) {
         Ok(libc::PTRACE_TRACEME) => Entry::LetGo,
-        Ok(libc::PTRACE_ATTACH | libc::PTRACE_SEIZE) => Entry::EndTrace,
+        Ok(libc::PTRACE_ATTACH | libc::PTRACE_SEIZE) => Entry::EndTrace(TraceEnd::OtherTracer),
         _ => Entry::Continue,
     }
 }
 
-/// Whether executing the file gives a process rights that it has not: set-user-id, set-group-id, file capabilities.
+/// Whether a process that makes this call is about to serve a file system: it opens FUSE's device, or has a program of libfuse's
+/// do so, which has the right to mount.
+fn serves_files(kind: PathCallKind, path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    match kind {
+        PathCallKind::Open => path == b"/dev/fuse",
+        PathCallKind::Exec => name.starts_with(b"fusermount"),
+        _ => false,
+    }
+}
+
+/// Whether executing the file may give a process rights that it has not: set-user-id, set-group-id, file capabilities. Which file
+/// it is that a process calls so by /proc/self, it alone knows.
 fn gives_rights(path: &[u8]) -> bool {
+    if [&b"/proc/self/"[..], b"/proc/thread-self/"]
+        .iter()
+        .any(|own| path.starts_with(own))
+    {
+        return true;
+    }
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
     let set_id = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o6000 != 0);
     set_id || rustix::fs::getxattr(path, c"security.capability", &mut [0_u8; 64]).is_ok()

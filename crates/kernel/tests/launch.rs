@@ -59,6 +59,14 @@ const TESTS: &[Test] = &[
         who_wants_another_tracer_gets_it,
     ),
     (
+        "who_makes_a_call_of_another_abi_is_let_go",
+        who_makes_a_call_of_another_abi_is_let_go,
+    ),
+    (
+        "who_serves_a_file_system_is_let_go_with_all_others",
+        who_serves_a_file_system_is_let_go_with_all_others,
+    ),
+    (
         "set_user_id_programs_keep_their_rights",
         set_user_id_programs_keep_their_rights,
     ),
@@ -107,6 +115,7 @@ fn play(role: &str, arguments: &[OsString]) -> i32 {
         "refuse" => refuse(),
         "trace" => trace(&arguments[0]),
         "ptrace" => ptrace(&arguments[0], &arguments[1]),
+        "call-as-32-bit" => call_as_32_bit(),
         other => panic!("no role {other}"),
     }
 }
@@ -431,6 +440,68 @@ fn who_wants_another_tracer_gets_it() {
     assert_eq!(end(&traceme), "NobodyLeft");
     let attach = format!("sleep 0.1 & {binary} role:ptrace seize $!; wait");
     assert_eq!(end(&attach), "OtherTracer");
+}
+
+/// Makes a call as a 32-bit program does, and says who traces it before and after that.
+fn call_as_32_bit() -> i32 {
+    let is_traced = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("own status");
+        let tracer = status
+            .lines()
+            .find_map(|line| line.strip_prefix("TracerPid:"));
+        tracer.expect("a line").trim() != "0"
+    };
+    let was_traced = is_traced();
+    let mut result: u64 = 20;
+    // SAFETY: getpid(2) of the 32-bit ABI takes nothing and touches no memory.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("int 0x80", inlateout("rax") result, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
+    }
+    assert_eq!(
+        result as i32,
+        process::own_pid(),
+        "this test needs a kernel with 32-bit calls (IA32_EMULATION)"
+    );
+    println!("{was_traced} {}", is_traced());
+    0
+}
+
+/// Such a call may execute a program that gives rights, which it would not have under us.
+fn who_makes_a_call_of_another_abi_is_let_go() {
+    let binary = own_binary();
+    let script = format!("{binary} role:call-as-32-bit; true");
+    let held = HeldCommand::new(&["sh", "-c", &script]);
+    let (mut tracer, mut stdout) = tracer_of(&held, &binary, 0);
+    assert_eq!(held.run(), ("true false\n".to_owned(), 0));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("read");
+    tracer.wait().expect("wait");
+    assert_eq!(
+        line.trim(),
+        "NobodyLeft",
+        "the others are traced to their end"
+    );
+}
+
+/// Nobody of ours waits for who serves a file system, or has that wait for us.
+fn who_serves_a_file_system_is_let_go_with_all_others() {
+    let binary = own_binary();
+    let directory = Directory::new();
+    let mounts = directory.path("fusermount3");
+    std::fs::copy("/bin/true", &mounts).expect("copy");
+    for script in [
+        "exec 3<>/dev/fuse; echo served",
+        &format!("{} && echo served", mounts.display()),
+    ] {
+        let held = HeldCommand::new(&["sh", "-c", script]);
+        let (mut tracer, mut stdout) = tracer_of(&held, &binary, 0);
+        assert_eq!(held.run(), ("served\n".to_owned(), 0), "{script}");
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("read");
+        tracer.wait().expect("wait");
+        assert_eq!(line.trim(), "FileServer", "{script}");
+    }
 }
 
 fn set_user_id_programs_keep_their_rights() {

@@ -39,7 +39,9 @@ impl PathProfile {
     pub fn finish(self) -> (Vec<PathCall>, bool) {
         let traced = self.tracer.detach();
         let calls = std::mem::take(&mut *locked(&self.calls));
-        let is_whole = traced.is_ok_and(|traced| traced.end != TraceEnd::OtherTracer);
+        let is_whole = traced.is_ok_and(|traced| {
+            !matches!(traced.end, TraceEnd::OtherTracer | TraceEnd::FileServer)
+        });
         let is_complete = is_whole && calls.len() < CALLS_MAX;
         (calls, is_complete)
     }
