@@ -3,8 +3,9 @@
 
 use crate::circumstances;
 use crate::display::session::Places;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::group::{Group, Hierarchies};
+use crate::processes;
 use crate::record::Machine;
 use crate::restore::{Restorer, Undo};
 use crate::swap::{self, Swap};
@@ -113,7 +114,7 @@ impl Ground {
 /// Waits for the end of other runs on this machine: two at once would take each other's pages and time.
 ///
 /// # Errors
-/// Where the lock cannot be made.
+/// Where the lock cannot be made, and where a prepaged runs that is of none: it would help what is measured without help.
 pub fn only_run() -> Result<File> {
     let path = "/run/prepage-eval.lock";
     let file = File::create(path).context("open", path)?;
@@ -121,5 +122,12 @@ pub fn only_run() -> Result<File> {
         eprintln!("another run is under way; waiting for its end ...");
         flock(&file, FlockOperation::LockExclusive).context("lock", path)?;
     }
-    Ok(file)
+    match processes::are_running("prepaged") {
+        true => Err(Error::new(
+            "start",
+            "the run",
+            "prepaged runs already, and would help what is measured without: `systemctl stop prepaged`, or end it",
+        )),
+        false => Ok(file),
+    }
 }

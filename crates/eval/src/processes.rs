@@ -46,6 +46,18 @@ pub fn major_faults(pids: impl IntoIterator<Item = i32>) -> u64 {
     stats.map(|stat| stat.major_faults).sum()
 }
 
+/// Whether a program of this name is executed by any process.
+pub fn are_running(name: &str) -> bool {
+    let is_it = |pid: i32| {
+        let exe = process::exe(pid).unwrap_or_default();
+        let base = exe.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        // It may have been built or installed anew since.
+        base.strip_suffix(" (deleted)").unwrap_or(base) == name
+    };
+    let pids = process::processes().unwrap_or_default();
+    pids.into_iter().any(is_it)
+}
+
 impl Roles {
     /// Reads the counters of these processes. A process that is gone by now is left out.
     pub fn read(&mut self, pids: &[i32]) -> Reading {

@@ -74,9 +74,15 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
-    /// The last part of its executable's path; empty for kernel threads.
+    /// Its executable's path; of one that was replaced since, as by an update, the kernel says that after it.
+    fn executable(&self) -> Option<&str> {
+        let exe = self.exe.as_deref()?;
+        Some(exe.strip_suffix(" (deleted)").unwrap_or(exe))
+    }
+
+    /// The last part of that; empty for kernel threads.
     fn base_name(&self) -> &str {
-        self.exe.as_deref().map(base_name).unwrap_or_default()
+        self.executable().map(base_name).unwrap_or_default()
     }
 }
 

@@ -108,7 +108,8 @@ fn options(base: &str) -> Option<Options> {
         "swipl" => (&["-g", "-p", "-t", "-x"], None),
         "dotnet" | "electron" | "escript" | "expect" | "gjs" | "guile" | "lua" | "luajit" | "R"
         | "Rscript" | "wish" | "tclsh" => (&[], None),
-        _ if is_shell(base) => (&["-o", "-O", "+O"], None),
+        "fish" => (&["-C", "--init-command", "-o", "-d", "-D", "-f"], None),
+        _ if is_shell(base) => (&["-o", "-O", "+O", "--rcfile", "--init-file"], None),
         _ => return None,
     })
 }

@@ -5,8 +5,9 @@ mod common;
 use common::app_id;
 use prepage::cgroups::{Hierarchies, Membership};
 use prepage::identity::{
-    Identity, Named, ProcessFacts, Surroundings, by_itself, identify, is_first_of_unit, is_told,
-    matches, may_be_named_by_words,
+    Identity, Named, ProcessFacts, Surroundings, by_itself, identify, is_first_of_unit,
+    is_session_program, is_told, matches, may_be_named_by_words, only_runs_others,
+    runs_for_a_person,
 };
 use prepage_engine::Members;
 use prepage_kernel::{cgroup, mountinfo};
@@ -326,6 +327,16 @@ fn programs_and_what_they_interpret() {
             "/srv/app.js",
         ),
         (&["/usr/bin/bash", "/usr/bin/script"], "/usr/bin/script"),
+        (
+            &["/usr/bin/bash", "--rcfile", "/tmp/nix-1/rc", "-i"],
+            "/usr/bin/bash",
+        ),
+        (&["/usr/bin/bash", "--init-file", "/x.sh"], "/usr/bin/bash"),
+        (&["/usr/bin/fish", "-C", "source /x.fish"], "/usr/bin/fish"),
+        (
+            &["/usr/bin/bash", "-C", "/usr/bin/script"],
+            "/usr/bin/script",
+        ),
         (
             &["/usr/bin/bash", "-c", "sleep 1"],
             "bash -c 50bee007d2ec58cb",
@@ -973,5 +984,26 @@ fn any_group_path_is_taken_without_panic() {
             &[process(50, 50, &["/a"], &format!("0::{path}"))],
             &around(),
         );
+    }
+}
+
+/// As what runs is, once a package was updated: it is what it was when it was executed.
+#[test]
+fn a_shell_a_terminal_and_a_window_manager_that_were_updated_are_what_they_were() {
+    for name in ["bash", "konsole", "openbox"] {
+        let of = |exe: &str| process(50, 50, &[exe], "0::/");
+        let (before, since) = (
+            of(&format!("/usr/bin/{name}")),
+            of(&format!("/usr/bin/{name} (deleted)")),
+        );
+        let kinds = |process: &ProcessFacts| {
+            (
+                is_session_program(process),
+                runs_for_a_person(process),
+                only_runs_others(process),
+            )
+        };
+        assert_eq!(kinds(&since), kinds(&before), "{name}");
+        assert_ne!(kinds(&before), (false, false, false), "{name}");
     }
 }

@@ -16,9 +16,8 @@ use crate::display::session::command_in;
 use crate::error::{Context, Error, Result};
 use crate::group::Group;
 use crate::log::with_last_words;
-use prepage_kernel::process;
+use crate::processes;
 use rustix::process::{Pid, Signal, kill_process};
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -84,7 +83,7 @@ impl Preload {
     /// # Errors
     /// Where the package's own daemon runs: both would read ahead. Where it does not start, learn or end.
     pub fn learn(bench: &mut Bench, parameters: &Parameters, programs: &[Learned]) -> Result<Self> {
-        if is_running() {
+        if processes::are_running("preload") {
             let hint =
                 "it runs already: stop it (service preload stop), it would help every launch";
             return Err(Error::new("start", "preload", hint));
@@ -191,13 +190,6 @@ impl Daemon {
             "it did not end when it was told to",
         ))
     }
-}
-
-fn is_running() -> bool {
-    let pids = process::processes().unwrap_or_default();
-    let is_it = |exe: PathBuf| exe.file_name() == Some(OsStr::new("preload"));
-    pids.into_iter()
-        .any(|pid| process::exe(pid).is_ok_and(is_it))
 }
 
 /// Runs all programs at once, each as far as it is to be seen.

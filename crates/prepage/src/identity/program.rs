@@ -73,9 +73,7 @@ fn program_name(process: &ProcessFacts) -> Option<String> {
 /// The same in so many steps; `None` where these do not lead to its end.
 fn name_within(process: &ProcessFacts, steps: usize) -> Option<String> {
     let left = steps.checked_sub(1)?;
-    let exe = process.exe.as_deref()?;
-    // The kernel appends this once the file was replaced by an update.
-    let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
+    let exe = process.executable()?;
     if let Some(name) = wrappers::packaged(base_name(exe), &process.arguments) {
         return Some(name);
     }
