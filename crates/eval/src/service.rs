@@ -64,6 +64,9 @@ impl Agent {
     }
 }
 
+/// How long prepage's record of a switch is waited for, in milliseconds.
+pub const RECORD_MS: u64 = 4_000;
+
 /// What a service is run from.
 const BINARIES: [&str; 4] = ["prepage", "prepage-launch", "prepage-control", "prepaged"];
 
@@ -274,15 +277,20 @@ impl Service {
     }
 
     /// prepage's records of the switches to the application of this id since the last call, oldest first. Waits for the
-    /// record of the switch that was just measured: prepage ends a switch only after some quiet. In mode off there is
-    /// none.
-    pub fn new_switches(&mut self, mode: Mode, of: &str) -> Result<Vec<serde_json::Value>> {
-        const LIMIT_NS: u64 = 4_000_000_000;
+    /// record of the switch that was just measured, for as long as `limit_ms`: prepage ends a switch only after some quiet. In mode
+    /// off there is none.
+    pub fn new_switches(
+        &mut self,
+        mode: Mode,
+        of: &str,
+        limit_ms: u64,
+    ) -> Result<Vec<serde_json::Value>> {
+        let limit_ns = limit_ms * 1_000_000;
         let start = now_ns();
         loop {
             let mut new = self.read_switches()?;
             new.retain(|switch| app(switch) == of);
-            if !new.is_empty() || !mode.needs_prepage() || now_ns() - start > LIMIT_NS {
+            if !new.is_empty() || !mode.needs_prepage() || now_ns() - start > limit_ns {
                 return Ok(new);
             }
             sleep_ms(50);

@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::reclaim::{self, Memory, State};
 use crate::record::Mode;
 use crate::run::bench::group_becomes_idle;
-use crate::service::BeginCall;
+use crate::service::{BeginCall, RECORD_MS};
 use crate::strangers::{Moment, why_disturbed};
 use prepage_kernel::cgroup::Cgroup;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub fn measure(
         mode => prepage_mode(mode),
     };
     let prepage = match &mut bench.prepage {
-        Some(prepage) => prepage.new_switches(awaited, &running.tracked_as)?,
+        Some(prepage) => prepage.new_switches(awaited, &running.tracked_as, RECORD_MS)?,
         None => Vec::new(),
     };
     Ok(Ok(Box::new(Wakeup {

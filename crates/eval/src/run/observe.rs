@@ -10,7 +10,8 @@ use crate::group::Group;
 use crate::processes::{ByRole, Reading};
 use crate::readings::Recorder;
 use crate::reclaim::State;
-use crate::record::{Discarded, LIMIT_LEFT, Parameters, Slot, Switch, Timeline};
+use crate::record::{Discarded, LIMIT_LEFT, Parameters, Setting, Slot, Switch, Timeline};
+use crate::service::RECORD_MS;
 use crate::settle::{Settled, settle};
 use crate::strangers::{Moment, why_disturbed};
 use crate::tiles::Tiles;
@@ -88,7 +89,14 @@ pub fn observe(
         return Ok(discarded(slot, reason, state));
     }
     let prepage = match &mut bench.service {
-        Some(service) => service.new_switches(slot.mode, &running.tracked_as)?,
+        Some(service) => {
+            let limit_ms = match parameters.setting {
+                // Who is left next does not rest longer in modes of which there is a record to wait for.
+                Setting::Together => 50,
+                Setting::Reclaimed | Setting::Pressure => RECORD_MS,
+            };
+            service.new_switches(slot.mode, &running.tracked_as, limit_ms)?
+        }
         None => Vec::new(),
     };
     footprint::collect(bench, running, slot.mode)?;
