@@ -385,7 +385,7 @@ impl Alone {
     fn begin_before(
         &self,
         detached: &Detached,
-        launch: Launch,
+        mut launch: Launch,
         decided: &Decided,
         launches: impl FnOnce() -> Option<Launches>,
     ) -> Option<Begun> {
@@ -395,6 +395,12 @@ impl Alone {
         }
         self.say(words::decision(&self.asked.app, decided));
         let launches = launches()?;
+        // One that runs already would be interrupted in its calls.
+        let given_up = match detached.wait_exec(Duration::ZERO).ok() {
+            Some(Launched::TimedOut) => None,
+            launched => Some(launched),
+        };
+        launch.traces_paths &= given_up.is_none();
         let is_recorded = launches.begin(launch);
         if plan.is_some_and(|plan| plan.start == LaunchStart::Before) {
             let until = Instant::now() + PREFETCH_MAX;
@@ -404,7 +410,7 @@ impl Alone {
             }
         }
         // Where the command gave up waiting, a recording misses its beginning.
-        let early = detached.wait_exec(Duration::ZERO).ok();
+        let early = given_up.unwrap_or_else(|| detached.wait_exec(Duration::ZERO).ok());
         let is_late = early == Some(Launched::Yes);
         let executed = self.let_go(detached, early)?;
         if decided.decision.records && !is_recorded {

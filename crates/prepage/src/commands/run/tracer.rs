@@ -6,7 +6,7 @@ use crate::api::*;
 use crate::client::Client;
 use prepage_core::launch::recording::{CallKind, PathCall};
 use prepage_engine::PathProfile;
-use prepage_kernel::spawn::{Detached, Held};
+use prepage_kernel::spawn::{Detached, Held, Launched};
 use std::collections::BTreeSet;
 use std::io::{PipeWriter, Write};
 use std::path::Path;
@@ -56,9 +56,14 @@ fn trace(socket: &Path, detached: &Detached, launch: u64) -> Option<()> {
     let mut client = Client::connect(socket).ok()?;
     // Where nobody has to grant it, nobody answers.
     let _ = detached.ask_to_trace(GRANT_MAX);
-    let profile = PathProfile::start(detached.original_pid());
+    // The command waits for so long and no longer. One that runs already would be interrupted in its calls, and the first are missed.
+    let waits = || matches!(detached.wait_exec(Duration::ZERO), Ok(Launched::TimedOut));
+    let profile = waits()
+        .then(|| PathProfile::start(detached.original_pid()).ok())
+        .flatten()
+        .filter(|_| waits());
     detached.release();
-    let Ok(profile) = profile else {
+    let Some(profile) = profile else {
         return tell(&mut client, launch, Vec::new(), Some(false)).map(drop);
     };
     let until = Instant::now() + TRACE_MAX;
