@@ -80,13 +80,16 @@ impl Mapping {
     }
 
     /// Whether it is of shared memory that can be swapped out: memfd, POSIX and System V shared memory, shared anonymous
-    /// memory. A file on another tmpfs looks like any file here.
+    /// memory, also where that has been given a name (PR_SET_VMA_ANON_NAME, 6.2). A file on another tmpfs looks like any file
+    /// here.
     pub fn is_shmem(&self) -> bool {
         const NAMES: [&[u8]; 4] = [b"/memfd:", b"/dev/shm/", b"/SYSV", b"/dev/zero"];
-        self.path.as_ref().is_some_and(|path| {
+        let is_named = self.path.as_ref().is_some_and(|path| {
             let path = path.as_os_str().as_bytes();
             NAMES.iter().any(|name| path.starts_with(name))
-        })
+        });
+        let label = self.label.as_deref().unwrap_or_default();
+        is_named || label.starts_with("[anon_shmem:")
     }
 
     /// What it shares: `None` where it is private, or not of shared memory (see [`Self::is_shmem`]).
@@ -282,7 +285,8 @@ mod tests {
     #[test]
     fn anonymous_and_labelled() {
         let text = b"1000-2000 ---p 00000000 00:00 0 \n3000-4000 rw-p 00000000 00:00 0    [heap]\n\
-            5000-6000 rw-p 00000000 00:00 0    [anon:a (deleted)]\n";
+            5000-6000 rw-p 00000000 00:00 0    [anon:a (deleted)]\n\
+            6000-7000 rw-s 00000000 00:01 25    [anon_shmem:pool]\n";
         let mappings = parse(text).expect("well formed");
         assert_eq!(
             (mappings[0].path.clone(), mappings[0].label.clone()),
@@ -291,6 +295,8 @@ mod tests {
         assert_eq!(mappings[1].label.as_deref(), Some("[heap]"));
         assert_eq!(mappings[2].label.as_deref(), Some("[anon:a (deleted)]"));
         assert!(!mappings[2].deleted);
+        let are_shared = mappings.iter().map(|m| m.shared_object().is_some());
+        assert!(are_shared.eq([false, false, false, true]));
     }
 
     #[test]

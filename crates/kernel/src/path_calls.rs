@@ -248,7 +248,11 @@ impl<Visit: FnMut(PathCall<'_>)> Tracer<Visit> {
                 Seen::Stopped(tid, Stop::Signal(signal)) => {
                     ptrace::resume(tid, Resume::WithSignal(signal))?;
                 }
-                Seen::Stopped(tid, stop) => stopped.push((tid, stop)),
+                Seen::Stopped(tid, stop) => {
+                    // Where another thread executes a program, the stop of the first one, whose number it takes, is none any more.
+                    stopped.retain(|(other, _)| *other != tid);
+                    stopped.push((tid, stop));
+                }
                 Seen::Ended(tid) => self.forget(tid),
                 Seen::Interrupted => {}
                 Seen::Nothing => {
