@@ -32,8 +32,10 @@ pub fn explain(
 ) -> ExplainReply {
     let (profile, plan) = (model.profile(), model.plan());
     let mut files = file_tables(profile, plan);
-    let files_left_out = files.len().saturating_sub(FILES_MAX) as u64;
-    files.truncate(FILES_MAX);
+    let left_out = files.split_off(files.len().min(FILES_MAX));
+    let pages_left_out = left_out.iter().fold((0, 0), |(known, planned), file| {
+        (known + file.known_pages, planned + file.planned_pages)
+    });
     ExplainReply {
         app: app.to_string(),
         tracked: false,
@@ -47,7 +49,8 @@ pub fn explain(
         missing: 0,
         processes: process_tables(model, plan),
         files,
-        files_left_out,
+        files_left_out: left_out.len() as u64,
+        pages_left_out,
         last: Vec::new(),
         launch: explain_launch(launch, params),
     }

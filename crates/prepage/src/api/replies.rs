@@ -316,6 +316,9 @@ pub struct ExplainReply {
     pub files: Vec<ExplainedTable>,
     /// Files that are known and not listed.
     pub files_left_out: u64,
+    /// Their pages, and those of them that would be fetched.
+    #[serde(default)]
+    pub pages_left_out: (u64, u64),
     /// The last switches, oldest first.
     pub last: Vec<SwitchRecord>,
     /// What is known of its launches.

@@ -45,8 +45,10 @@ fn words(known: &ExplainReply) -> String {
             known.left_alone
         );
     }
-    text += &section("Anonymous pages", &known.processes, 0, "processes");
-    text += &section("File pages", &known.files, known.files_left_out, "files");
+    let none = (0, (0, 0));
+    let files = (known.files_left_out, known.pages_left_out);
+    text += &section("Anonymous pages", &known.processes, none, "processes");
+    text += &section("File pages", &known.files, files, "files");
     if known.last.is_empty() {
         text += "\nNo switch is on record: the service keeps those since its start.\n";
     } else {
@@ -57,12 +59,20 @@ fn words(known: &ExplainReply) -> String {
     text + &launches::explained(&known.launch) + missing(known.missing)
 }
 
-fn section(title: &str, tables: &[ExplainedTable], left_out: u64, what: &str) -> String {
+/// `left_out` is how many tables there are beside these, and their pages known and planned.
+fn section(
+    title: &str,
+    tables: &[ExplainedTable],
+    left_out: (u64, (u64, u64)),
+    what: &str,
+) -> String {
     if tables.is_empty() {
         return format!("\n{title}: none known\n");
     }
     let sum = |count: fn(&ExplainedTable) -> u64| tables.iter().map(count).sum::<u64>();
-    let (known, planned) = (sum(|t| t.known_pages), sum(|t| t.planned_pages));
+    let (left_out, (known, planned)) = left_out;
+    let known = known + sum(|t| t.known_pages);
+    let planned = planned + sum(|t| t.planned_pages);
     let mut text = format!("\n{title}: {known} known, {planned} would be fetched\n");
     let mut rows = vec![row([
         "of",
@@ -168,9 +178,9 @@ mod tests {
         let tables: Vec<_> = (0..12)
             .map(|at| table(&format!("file {at}"), vec![class(2, 1.0)]))
             .collect();
-        let text = section("File pages", &tables, 3, "files");
+        let text = section("File pages", &tables, (3, (100, 50)), "files");
         assert!(
-            text.contains("File pages: 24 known, 12 would be fetched"),
+            text.contains("File pages: 124 known, 62 would be fetched"),
             "{text}"
         );
         assert!(
@@ -179,7 +189,7 @@ mod tests {
         );
         assert!(text.ends_with("and 5 more files\n"), "{text}");
         assert_eq!(
-            section("File pages", &[], 0, "files"),
+            section("File pages", &[], (0, (0, 0)), "files"),
             "\nFile pages: none known\n"
         );
     }
