@@ -18,6 +18,8 @@ pub(super) struct Switching {
     pub(super) mode: Mode,
     pub(super) plan: Arc<Plan>,
     pub(super) began: Nanos,
+    /// From when it may last as long as it may at most: its beginning, or when background activity turned out to be a switch.
+    cap_from: Nanos,
     /// Demand faults since.
     faults: u64,
     /// When more than a few demand faults were last seen.
@@ -77,6 +79,7 @@ impl Switching {
             mode,
             plan,
             began: now,
+            cap_from: now,
             faults: 0,
             last_fault: now,
             few: 0,
@@ -88,7 +91,7 @@ impl Switching {
     /// It is a switch after all: `plan` is fetched from now on.
     pub(super) fn prove(&mut self, source: Source, mode: Mode, plan: Arc<Plan>, now: Nanos) {
         (self.source, self.mode, self.plan) = (source, mode, plan);
-        self.last_fault = now;
+        (self.last_fault, self.cap_from) = (now, now);
         (self.few, self.few_since) = (0, now);
     }
 
@@ -161,7 +164,7 @@ impl Switching {
             .max(self.fetched.unwrap_or_default())
             .saturating_add(params.switch.quiet_ms.saturating_mul(NANOS_PER_MS));
         let cap = self
-            .began
+            .cap_from
             .saturating_add(params.switch.cap_ms.saturating_mul(NANOS_PER_MS));
         match quiet < cap && !self.is_fetching() {
             true => (quiet, EndCause::Quiet),
