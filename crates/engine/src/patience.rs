@@ -181,6 +181,7 @@ impl Asker {
         }
     }
 
+    /// Counts what was waited for a process to its user.
     fn charge(&self, subject: Subject, waited: Duration) {
         if waited < FAST || !matches!(subject, Subject::Process(_)) {
             return;
