@@ -1114,13 +1114,7 @@ fn what_an_application_does_in_the_background_teaches_nothing() {
     model.run(Step::Begin { app: 0, source });
     let machine = &model.machine;
     assert!(machine.is_switching(&id(0)) && is_onset_awaited(machine, &id(0)));
-    model.run(Step::End { app: 0 });
-    model.run(Step::Observed {
-        app: 0,
-        behind: 0,
-        is_faithful: false,
-        seen: Box::default(),
-    });
+    end_unseen(&mut model);
     model.now += pause << 3;
     switch_by(&mut model, instance, &all, Source::Onset);
     let record = model.machine.records(&id(0)).last().expect("a record");
@@ -1141,13 +1135,7 @@ fn what_is_done_in_the_background_teaches_nothing_after_switches_to_what_is_in_m
     for _ in 0..20 {
         model.now += 10_000 * NANOS_PER_MS;
         model.run(Step::Begin { app: 0, source });
-        model.run(Step::End { app: 0 });
-        model.run(Step::Observed {
-            app: 0,
-            behind: 0,
-            is_faithful: false,
-            seen: Box::default(),
-        });
+        end_unseen(&mut model);
         let record = model.machine.records(&id(0)).last().expect("a record");
         assert_eq!((record.source, record.void), (source, None));
     }
@@ -1426,6 +1414,17 @@ fn switch(model: &mut Model, instance: Instance, accessed: &ExtentSet) {
 }
 
 /// As [`switch`], begun by this signal.
+/// Ends a switch that shows nothing.
+fn end_unseen(model: &mut Model) {
+    model.run(Step::End { app: 0 });
+    model.run(Step::Observed {
+        app: 0,
+        behind: 0,
+        is_faithful: false,
+        seen: Box::default(),
+    });
+}
+
 fn switch_by(model: &mut Model, instance: Instance, accessed: &ExtentSet, source: Source) {
     model.run(Step::Begin { app: 0, source });
     let app = model.machine.app(&id(0)).expect("it is tracked");

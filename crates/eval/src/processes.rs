@@ -48,14 +48,9 @@ pub fn major_faults(pids: impl IntoIterator<Item = i32>) -> u64 {
 
 /// Whether a program of this name is executed by any process.
 pub fn are_running(name: &str) -> bool {
-    let is_it = |pid: i32| {
-        let exe = process::exe(pid).unwrap_or_default();
-        let base = exe.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        // It may have been built or installed anew since.
-        base.strip_suffix(" (deleted)").unwrap_or(base) == name
-    };
     let pids = process::processes().unwrap_or_default();
-    pids.into_iter().any(is_it)
+    pids.into_iter()
+        .any(|pid| process::exe_name(pid).is_ok_and(|own| own == name))
 }
 
 impl Roles {

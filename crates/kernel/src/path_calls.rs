@@ -411,10 +411,12 @@ fn wanted_tracer(request: u64) -> Entry {
 /// Whether a process that makes this call is about to serve a file system: it opens FUSE's device, or has a program of libfuse's
 /// do so, which has the right to mount.
 fn serves_files(kind: PathCallKind, path: &[u8]) -> bool {
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    let mut parts = path.rsplit(|&byte| byte == b'/');
     match kind {
         PathCallKind::Open => path == b"/dev/fuse",
-        PathCallKind::Exec => name.starts_with(b"fusermount"),
+        PathCallKind::Exec => parts
+            .next()
+            .is_some_and(|name| name.starts_with(b"fusermount")),
         _ => false,
     }
 }

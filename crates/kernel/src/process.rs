@@ -366,6 +366,13 @@ pub fn exe(pid: i32) -> Result<PathBuf> {
     std::fs::read_link(&path).map_err(|error| Error::new("readlink", path, error))
 }
 
+/// The last part of that path, as it was before the executable was removed or replaced.
+pub fn exe_name(pid: i32) -> Result<String> {
+    let path = exe(pid)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
+}
+
 /// The mount namespace that a process is in, by the inode number of /proc/PID/ns/mnt: the same for all that are in it.
 pub fn mount_namespace(pid: i32) -> Result<u64> {
     let path = format!("/proc/{pid}/ns/mnt");

@@ -403,6 +403,17 @@ fn tracer_of(held: &HeldCommand, binary: &str, uid: u32) -> (Child, BufReader<Ch
     (tracer, stdout)
 }
 
+/// Runs a script under a tracer. Returns what it printed with its status, and how the trace ended.
+fn traced(script: &str) -> ((String, i32), String) {
+    let held = HeldCommand::new(&["sh", "-c", script]);
+    let (mut tracer, mut stdout) = tracer_of(&held, &own_binary(), 0);
+    let result = held.run();
+    let mut end = String::new();
+    stdout.read_line(&mut end).expect("read");
+    tracer.wait().expect("wait");
+    (result, end.trim().to_owned())
+}
+
 fn the_death_of_the_tracer_changes_nothing() {
     // Calls, forks, execs and signals, so that it dies at stops of all kinds.
     const SCRIPT: &str = "trap 'n=$((n+1))' USR1; n=0; i=0; \
@@ -423,18 +434,10 @@ fn the_death_of_the_tracer_changes_nothing() {
 fn who_wants_another_tracer_gets_it() {
     let binary = own_binary();
     let end = |script: &str| {
-        let held = HeldCommand::new(&["sh", "-c", script]);
-        let (mut tracer, mut stdout) = tracer_of(&held, &binary, 0);
-        let result = held.run();
-        assert_eq!(
-            result,
-            ("0 0\n".to_owned(), 0),
-            "{script}: ptrace and its errno"
-        );
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("read");
-        tracer.wait().expect("wait");
-        line.trim().to_owned()
+        let (result, end) = traced(script);
+        let expected = ("0 0\n".to_owned(), 0);
+        assert_eq!(result, expected, "{script}: ptrace and its errno");
+        end
     };
     let traceme = format!("{binary} role:ptrace traceme 0; true");
     assert_eq!(end(&traceme), "NobodyLeft");
@@ -469,24 +472,14 @@ fn call_as_32_bit() -> i32 {
 
 /// Such a call may execute a program that gives rights, which it would not have under us.
 fn who_makes_a_call_of_another_abi_is_let_go() {
-    let binary = own_binary();
-    let script = format!("{binary} role:call-as-32-bit; true");
-    let held = HeldCommand::new(&["sh", "-c", &script]);
-    let (mut tracer, mut stdout) = tracer_of(&held, &binary, 0);
-    assert_eq!(held.run(), ("true false\n".to_owned(), 0));
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("read");
-    tracer.wait().expect("wait");
-    assert_eq!(
-        line.trim(),
-        "NobodyLeft",
-        "the others are traced to their end"
-    );
+    let script = format!("{} role:call-as-32-bit; true", own_binary());
+    let (result, end) = traced(&script);
+    assert_eq!(result, ("true false\n".to_owned(), 0));
+    assert_eq!(end, "NobodyLeft", "the others are traced to their end");
 }
 
 /// Nobody of ours waits for who serves a file system, or has that wait for us.
 fn who_serves_a_file_system_is_let_go_with_all_others() {
-    let binary = own_binary();
     let directory = Directory::new();
     let mounts = directory.path("fusermount3");
     std::fs::copy("/bin/true", &mounts).expect("copy");
@@ -494,13 +487,9 @@ fn who_serves_a_file_system_is_let_go_with_all_others() {
         "exec 3<>/dev/fuse; echo served",
         &format!("{} && echo served", mounts.display()),
     ] {
-        let held = HeldCommand::new(&["sh", "-c", script]);
-        let (mut tracer, mut stdout) = tracer_of(&held, &binary, 0);
-        assert_eq!(held.run(), ("served\n".to_owned(), 0), "{script}");
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("read");
-        tracer.wait().expect("wait");
-        assert_eq!(line.trim(), "FileServer", "{script}");
+        let (result, end) = traced(script);
+        assert_eq!(result, ("served\n".to_owned(), 0), "{script}");
+        assert_eq!(end, "FileServer", "{script}");
     }
 }
 

@@ -5,8 +5,8 @@ mod common;
 
 use common::{Running, Service, TempDir, application_by, copy, wait_until};
 use prepage::client::Client;
-use prepage_kernel::process;
 use prepage_kernel::testing::group::{Group, v2};
+use prepage_kernel::{cgroup, process};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::path::PathBuf;
@@ -174,11 +174,7 @@ fn a_scope_whose_processes_all_end_is_not_taken_for_running() {
         command.args(["-c", MANY, "sh"]).arg(&program);
         command.env("GROUP", &scope.0.directory);
         let _shell = Running(command.spawn().expect("a shell"));
-        let pids = || {
-            prepage_kernel::cgroup::members(&scope.0.directory, 100)
-                .expect("read")
-                .pids
-        };
+        let pids = || cgroup::procs(&scope.0.directory).expect("read");
         wait_until("its processes", || pids().len() == 41);
         let mut pids = pids();
         pids.sort_unstable();

@@ -181,8 +181,7 @@ fn help(state: &mut LaunchState, facts: &LaunchFacts<'_>, params: &LaunchParams)
     };
     let is_helped = !is_held_out && order != LaunchOrder::None;
     // What is tried is the whole of help.
-    let is_tried = params.holdout_every > 0 && is_unclear(state, params);
-    let is_whole = is_held_out || is_tried;
+    let is_whole = is_held_out || is_unclear(state, params);
     state.n_unrefined = state.n_unrefined.saturating_add(1);
     let refines =
         !is_whole && is_refining(state, params) && state.n_unrefined >= params.refine_every;

@@ -156,9 +156,10 @@ impl Tracked {
             self.last_signal = self.last_signal.max(Some(collecting.switching.began));
             let planned = collecting.switching.plan.anon_pages();
             if record.touched_pages() > planned / SIZE_RATIO {
+                if self.sizes.len() == SIZES_MAX {
+                    self.sizes.pop_front();
+                }
                 self.sizes.push_back(record.touched_pages());
-                self.sizes
-                    .drain(..self.sizes.len().saturating_sub(SIZES_MAX));
             }
         }
         self.false_onsets = match (record.void, record.source) {

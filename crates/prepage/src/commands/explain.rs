@@ -45,10 +45,15 @@ fn words(known: &ExplainReply) -> String {
             known.left_alone
         );
     }
-    let none = (0, (0, 0));
-    let files = (known.files_left_out, known.pages_left_out);
-    text += &section("Anonymous pages", &known.processes, none, "processes");
-    text += &section("File pages", &known.files, files, "files");
+    let (known_pages, planned_pages) = known.pages_left_out;
+    let files = LeftOut {
+        tables: known.files_left_out,
+        known_pages,
+        planned_pages,
+    };
+    let none = LeftOut::default();
+    text += &section("Anonymous pages", &known.processes, &none, "processes");
+    text += &section("File pages", &known.files, &files, "files");
     if known.last.is_empty() {
         text += "\nNo switch is on record: the service keeps those since its start.\n";
     } else {
@@ -59,20 +64,21 @@ fn words(known: &ExplainReply) -> String {
     text + &launches::explained(&known.launch) + missing(known.missing)
 }
 
-/// `left_out` is how many tables there are beside these, and their pages known and planned.
-fn section(
-    title: &str,
-    tables: &[ExplainedTable],
-    left_out: (u64, (u64, u64)),
-    what: &str,
-) -> String {
+/// Tables beside those that are listed, and their pages.
+#[derive(Default)]
+struct LeftOut {
+    tables: u64,
+    known_pages: u64,
+    planned_pages: u64,
+}
+
+fn section(title: &str, tables: &[ExplainedTable], left_out: &LeftOut, what: &str) -> String {
     if tables.is_empty() {
         return format!("\n{title}: none known\n");
     }
     let sum = |count: fn(&ExplainedTable) -> u64| tables.iter().map(count).sum::<u64>();
-    let (left_out, (known, planned)) = left_out;
-    let known = known + sum(|t| t.known_pages);
-    let planned = planned + sum(|t| t.planned_pages);
+    let known = left_out.known_pages + sum(|t| t.known_pages);
+    let planned = left_out.planned_pages + sum(|t| t.planned_pages);
     let mut text = format!("\n{title}: {known} known, {planned} would be fetched\n");
     let mut rows = vec![row([
         "of",
@@ -85,7 +91,7 @@ fn section(
     let shown = tables.iter().take(TABLES_SHOWN_MAX);
     rows.extend(shown.flat_map(table_rows));
     text += &columns(&rows);
-    let hidden = tables.len().saturating_sub(TABLES_SHOWN_MAX) as u64 + left_out;
+    let hidden = tables.len().saturating_sub(TABLES_SHOWN_MAX) as u64 + left_out.tables;
     if hidden > 0 {
         text += &format!("and {hidden} more {what}\n");
     }
@@ -178,7 +184,12 @@ mod tests {
         let tables: Vec<_> = (0..12)
             .map(|at| table(&format!("file {at}"), vec![class(2, 1.0)]))
             .collect();
-        let text = section("File pages", &tables, (3, (100, 50)), "files");
+        let left_out = LeftOut {
+            tables: 3,
+            known_pages: 100,
+            planned_pages: 50,
+        };
+        let text = section("File pages", &tables, &left_out, "files");
         assert!(
             text.contains("File pages: 124 known, 62 would be fetched"),
             "{text}"
@@ -189,7 +200,7 @@ mod tests {
         );
         assert!(text.ends_with("and 5 more files\n"), "{text}");
         assert_eq!(
-            section("File pages", &[], (0, (0, 0)), "files"),
+            section("File pages", &[], &LeftOut::default(), "files"),
             "\nFile pages: none known\n"
         );
     }

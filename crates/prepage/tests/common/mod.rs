@@ -49,13 +49,10 @@ impl Drop for TempDir {
 fn is_kept_in_by_a_launch(directory: &Path) -> bool {
     let directory = directory.to_string_lossy();
     let is_launch = |pid: &i32| {
-        let exe = prepage_kernel::process::exe(*pid).unwrap_or_default();
-        let program = exe.file_name().unwrap_or_default().to_string_lossy();
-        // A test may have removed it meanwhile.
-        let program = program.trim_end_matches(" (deleted)");
+        let program = prepage_kernel::process::exe_name(*pid).unwrap_or_default();
         let line = prepage_kernel::process::cmdline(*pid).unwrap_or_default();
         let launches = ["prepage", "prepage-launch", "prepage-control"];
-        launches.contains(&program)
+        launches.contains(&&*program)
             && line
                 .iter()
                 .any(|word| word.to_string_lossy().contains(&*directory))

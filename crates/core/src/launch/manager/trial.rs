@@ -38,10 +38,11 @@ impl Times {
 }
 
 /// Whether it is to be found out yet if help helps. Only of short launches: what help costs is little beside a longer one. Of
-/// those that end idle and of no known length, no trial would tell.
+/// those that end idle and of no known length, no trial would tell, nor where no launch is held out.
 pub fn is_unclear(state: &LaunchState, params: &LaunchParams) -> bool {
     let has_length = state.longest_us > 0 || !state.ends_idle;
-    has_length
+    params.holdout_every > 0
+        && has_length
         && state.longest_us < params.trial_launch_us
         && state.held_out.len() < params.trial_samples
         && verdict(state, params).is_none()

@@ -396,11 +396,9 @@ impl Alone {
         self.say(words::decision(&self.asked.app, decided));
         let launches = launches()?;
         // One that runs already would be interrupted in its calls.
-        let given_up = match detached.wait_exec(Duration::ZERO).ok() {
-            Some(Launched::TimedOut) => None,
-            launched => Some(launched),
-        };
-        launch.traces_paths &= given_up.is_none();
+        let mut early = detached.wait_exec(Duration::ZERO).ok();
+        let waits = early == Some(Launched::TimedOut);
+        launch.traces_paths &= waits;
         let is_recorded = launches.begin(launch);
         if plan.is_some_and(|plan| plan.start == LaunchStart::Before) {
             let until = Instant::now() + PREFETCH_MAX;
@@ -410,7 +408,9 @@ impl Alone {
             }
         }
         // Where the command gave up waiting, a recording misses its beginning.
-        let early = given_up.unwrap_or_else(|| detached.wait_exec(Duration::ZERO).ok());
+        if waits {
+            early = detached.wait_exec(Duration::ZERO).ok();
+        }
         let is_late = early == Some(Launched::Yes);
         let executed = self.let_go(detached, early)?;
         if decided.decision.records && !is_recorded {
