@@ -201,7 +201,9 @@ impl Devices {
 /// the layer's file where all layers lie on one file system and the file was not copied up.
 fn top_layer(options: &str) -> Option<&str> {
     let option = |name: &str| options.split(',').find_map(|o| o.strip_prefix(name));
-    let layer = option("upperdir=").or_else(|| option("lowerdir=")?.split(':').next());
+    // As fsconfig(2) takes them since 6.7, one by one.
+    let first = || option("lowerdir+=").or_else(|| option("lowerdir=")?.split(':').next());
+    let layer = option("upperdir=").or_else(first);
     // An escaped separator would have cut it short.
     layer.filter(|path| path.starts_with('/') && !path.contains('\\'))
 }
@@ -274,6 +276,10 @@ mod tests {
             Some("/u")
         );
         assert_eq!(top_layer("ro,lowerdir=/a:/b"), Some("/a"));
+        assert_eq!(
+            top_layer("ro,lowerdir+=/a:1,lowerdir+=/b,datadir+=/d"),
+            Some("/a:1")
+        );
         assert_eq!(
             top_layer("ro,lowerdir=l/A:l/B"),
             None,

@@ -32,12 +32,16 @@ pub struct Process {
 }
 
 impl Process {
-    /// Opens a living process. A zombie, a pid that is not in use and a pid that changed hands meanwhile are
-    /// [`Error::is_gone`]. A thread that is not the leader of its group is `EINVAL`.
+    /// Opens a living process. A zombie, a pid that is not in use, one that changed hands meanwhile and the number of a thread
+    /// that does not lead its group are [`Error::is_gone`].
     pub fn open(pid: i32) -> Result<Process> {
         let failed = |error| Error::new("pidfd_open", format!("process {pid}"), error);
-        let raw = Pid::from_raw(pid.max(0)).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;
-        let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(failed)?;
+        let raw = Pid::from_raw(pid.max(0)).ok_or_else(|| failed(Errno::SRCH))?;
+        let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|error| match error {
+            // What kernels say of such a thread.
+            Errno::INVAL | Errno::NOENT => failed(Errno::SRCH),
+            error => failed(error),
+        })?;
         let start_ticks = stat(pid)?.start_ticks;
         let process = Process {
             id: ProcessId { pid, start_ticks },
@@ -47,7 +51,7 @@ impl Process {
         if process.is_alive() {
             Ok(process)
         } else {
-            Err(failed(rustix::io::Errno::SRCH))
+            Err(failed(Errno::SRCH))
         }
     }
 
@@ -89,12 +93,17 @@ impl Process {
 }
 
 fn gone(operation: &'static str, subject: String) -> Error {
-    Error::new(operation, subject, rustix::io::Errno::SRCH)
+    Error::new(operation, subject, Errno::SRCH)
 }
 
 /// Our own process id.
 pub fn own_pid() -> i32 {
     std::process::id().cast_signed()
+}
+
+/// The number of the calling thread.
+pub fn own_tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 /// The pids of all processes that /proc shows (hidepid may hide some), ascending.

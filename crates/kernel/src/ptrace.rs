@@ -214,9 +214,29 @@ pub(crate) fn stack_pointer(tid: i32) -> Result<u64> {
     register(tid, STACK_POINTER)
 }
 
-/// Sets it. As [`instruction_pointer`].
-pub(crate) fn set_stack_pointer(tid: i32, address: u64) -> Result<()> {
-    set_register(tid, STACK_POINTER, address)
+/// Has a stopped tracee go on at this address with its stack ending there: both are set or neither, whatever becomes of the
+/// tracer. As [`instruction_pointer`].
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn go_on_at(tid: i32, address: u64, stack: u64) -> Result<()> {
+    let mut registers = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
+    let data = registers.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes one user_regs_struct, to `registers`, which is exclusively ours.
+    unsafe { request("ptrace(PTRACE_GETREGS)", libc::PTRACE_GETREGS, tid, 0, data) }?;
+    // SAFETY: plain numbers, zeroed above.
+    let registers = libc::user_regs_struct {
+        rip: address,
+        rsp: stack,
+        ..unsafe { registers.assume_init() }
+    };
+    let data = std::ptr::from_ref(&registers) as usize;
+    // SAFETY: the kernel reads one user_regs_struct; what the tracee executes and writes is its own memory.
+    unsafe { request("ptrace(PTRACE_SETREGS)", libc::PTRACE_SETREGS, tid, 0, data) }
+}
+
+/// As [`instruction_pointer`].
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn go_on_at(tid: i32, _address: u64, _stack: u64) -> Result<()> {
+    known("ptrace(PTRACE_SETREGS)", tid, None).map(|_| ())
 }
 
 /// Where a register lies in the user area, in bytes; nothing where that is not known.

@@ -135,12 +135,7 @@ pub(super) fn begin_forked(pid: i32, at: u64) -> Option<()> {
     let pushed = top.checked_sub(WORD_BYTES)?;
     let words = [0, next].map(u64::to_ne_bytes).concat();
     ptrace::write(pid, pushed, &words).ok()?;
-    ptrace::set_stack_pointer(pid, top).ok()?;
-    if ptrace::jump(pid, at).is_err() {
-        ptrace::set_stack_pointer(pid, stack).ok()?;
-        return None;
-    }
-    Some(())
+    ptrace::go_on_at(pid, at, top).ok()
 }
 
 /// Where what the program has of this mapping ends, which holds its entry: the rest of the page is nobody's.
