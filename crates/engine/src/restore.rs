@@ -45,6 +45,16 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Of the memory that the machine has available, one byte in so many is left.
 const LEFT: u64 = 8;
 
+/// Extents of what an application has out that are planned: where there are more, its memory is out page by page, and a list of
+/// all would take a hundredth of that.
+const EXTENTS_MAX: usize = 1 << 19;
+
+/// Of each of its processes no fewer, however many it has.
+const EXTENTS_OF_PROCESS_MIN: usize = 1 << 10;
+
+/// Pages of a mapping that are looked at together.
+const SCAN_PAGES: u64 = 1 << 19;
+
 /// What is to be brought back.
 #[derive(Debug)]
 pub struct Task {
@@ -204,7 +214,9 @@ impl Restore {
     fn state(&self) -> Restored {
         let (out_pages, back_pages, is_over) = match &*locked(&self.stage) {
             Stage::Looking => (0, 0, self.has_looked_long()),
-            Stage::UnderWay(job, out_pages) => (*out_pages, job.taken_pages(), false),
+            Stage::UnderWay(job, out_pages) => {
+                (*out_pages, job.taken_pages().min(*out_pages), false)
+            }
             Stage::Over(restored, _) => return restored.clone(),
         };
         Restored {
@@ -261,49 +273,76 @@ fn pages_to_come(all: &All) -> u64 {
     all.values().map(|restore| restore.pages_to_come()).sum()
 }
 
-/// A plan of all that is swapped out, what is planned first, and the number of its anonymous pages.
+/// A plan of all that is swapped out, what is planned first, and the number of its anonymous pages that are.
 fn whole(task: &Task) -> (Plan, u64) {
     let mut asked = Asked::new();
+    let (mut left, mut gap_pages) = (EXTENTS_MAX, 0);
     let of_member = |member: &Arc<Member>| {
         let planned = task.plan.anon.iter();
         let planned = planned.filter(|(instance, _)| *instance == member.instance);
         let planned: Vec<ExtentSet> = planned.map(|(_, targets)| targets.all()).collect();
-        let targets = targets(&swapped_out(member, &mut asked), planned.first());
-        (member.instance, targets)
+        let (out, gaps) = swapped_out(member, &mut asked, left.max(EXTENTS_OF_PROCESS_MIN));
+        left = left.saturating_sub(out.extents().len());
+        gap_pages += gaps;
+        (member.instance, targets(&out, planned.first()))
     };
     let anon: Vec<_> = task.members.iter().map(of_member).collect();
     let plan = Plan {
         anon,
         ..(*task.plan).clone()
     };
-    let out_pages = plan.anon_pages();
+    let out_pages = plan.anon_pages().saturating_sub(gap_pages);
     (plan, out_pages)
 }
 
 /// The pages of shared objects that a process was asked about, which brings back what is out of them.
 type Asked = HashMap<SharedObject, ExtentSet>;
 
-/// What a process has out and, of what it shares, none before it was asked about. Empty where its page table is not to be read any
-/// more.
-fn swapped_out(member: &Member, asked: &mut Asked) -> ExtentSet {
+/// What a process has out and, of what it shares, none before it was asked about, in no more than `most` extents, and the number of
+/// pages between those that were joined. Empty where its page table is not to be read any more.
+fn swapped_out(member: &Member, asked: &mut Asked, most: usize) -> (ExtentSet, u64) {
     let (swapped, none) = (Categories::SWAPPED, Categories::NONE);
     let mut regions = Vec::new();
-    let mut out = Vec::new();
+    let (mut out, mut gap_pages) = (Vec::new(), 0);
+    let mut join = |out: Vec<Extent>| {
+        let (joined, gaps) = joined(ExtentSet::from(out), most);
+        gap_pages += gaps;
+        joined
+    };
     let mappings = maps::read(member.instance.pid).unwrap_or_default();
     // What may not be read cannot be brought back, and may be an address space that is only reserved: of V8's TiB, kernels
     // without PAGEMAP_SCAN have 2 GiB of entries read.
     for mapping in mappings.into_iter().filter(|mapping| mapping.readable) {
-        // Of one that is no memory, as the vsyscall page, nothing is told.
         let pages = mapping.pages();
-        let _ = member.pagemap.scan(pages, swapped, none, &mut regions);
+        for part in Extent::between(pages.start, pages.end).pieces(SCAN_PAGES) {
+            // Of one that is no memory, as the vsyscall page, nothing is told.
+            let pages = part.start..part.end();
+            let _ = member.pagemap.scan(pages, swapped, none, &mut regions);
+            let found = regions.drain(..).map(|region| region.pages);
+            out.extend(found.map(|pages| Extent::between(pages.start, pages.end)));
+            if out.len() > 2 * most {
+                out = join(out).into();
+            }
+        }
         if let Some(object) = mapping.shared_object() {
             let asked = asked.entry(object).or_default();
             out.extend(swapped_out_shared(member, &mapping, asked));
         }
     }
-    let private = regions.into_iter().map(|region| region.pages);
-    let private = private.map(|pages| Extent::between(pages.start, pages.end));
-    private.chain(out).collect()
+    (join(out), gap_pages)
+}
+
+/// Joins those that are nearest to each other until there are no more than `most`. Returns the pages between these as well: whoever
+/// fetches finds them in.
+fn joined(mut extents: ExtentSet, most: usize) -> (ExtentSet, u64) {
+    let (mut apart, mut gap_pages) = (2, 0);
+    while extents.extents().len() > most {
+        let (fewer, gaps) = extents.merged(apart, &ExtentSet::new());
+        extents = fewer;
+        gap_pages += gaps;
+        apart *= 2;
+    }
+    (extents, gap_pages)
 }
 
 /// What is out of a shared object that a process maps here, but for the pages asked about before.
@@ -345,6 +384,7 @@ mod tests {
     use crate::Members;
     use crate::members::Roster;
     use prepage_core::identity::AppKind;
+    use prepage_kernel::testing::machine::Lcg;
     use prepage_kernel::testing::sleeping::Sleeping;
 
     fn app() -> AppId {
@@ -397,6 +437,21 @@ mod tests {
         assert!(has_place(&all, 1_001).is_ok());
         drop(jobs);
         assert!(has_place(&all, 1_000).is_ok());
+    }
+
+    #[test]
+    fn what_is_out_page_by_page_is_planned_in_fewer_extents_that_hold_it_all() {
+        let mut random = Lcg(1);
+        for most in [1, 2, 7, 100] {
+            let pages = (0..random.below(400)).map(|_| random.below(4_000));
+            let out = ExtentSet::from_pages(pages.collect());
+            let (planned, gap_pages) = joined(out.clone(), most);
+            assert!(planned.extents().len() <= most);
+            assert!(out.difference(&planned).is_empty());
+            assert_eq!(planned.pages(), out.pages() + gap_pages);
+            let is_few = out.extents().len() <= most;
+            assert_eq!(is_few, planned == out, "{most}");
+        }
     }
 
     #[test]

@@ -266,10 +266,11 @@ impl Store {
     }
 
     /// Waits until everything is on disk.
-    pub fn flush(&self) {
-        if let Some(writer) = &self.writer {
-            writer.flush();
-        }
+    ///
+    /// # Errors
+    /// [`Error::Store`] of a file that could not be written: it is as it was.
+    pub fn flush(&self) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), Writer::flush)
     }
 
     fn put(&mut self, stored: StoredProfile) {
@@ -465,7 +466,7 @@ mod tests {
         }
         assert_eq!(locked(&due).len(), 1);
         drop(File::open(&slow).expect("a reader"));
-        store.flush();
+        store.flush().expect("it is kept");
         let (kept, _) = Store::look_at(&directory.0).expect("look");
         let kept = kept.load(&app).expect("it was kept");
         assert_eq!(kept.profile.switches, 1_000);

@@ -173,7 +173,7 @@ fn prepare(directory: &Path, phase: Phase) -> PathBuf {
     };
     let (mut store, _) = Store::open(&directory.join("learned")).expect("open a store");
     store.save_launch(&app, &state);
-    store.flush();
+    store.flush().expect("kept");
     file
 }
 

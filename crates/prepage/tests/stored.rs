@@ -4,7 +4,7 @@ mod common;
 
 use common::{Service, TempDir, is_root, wait_until};
 use prepage_core::launch::recording::FILES_MAX;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn prepage(arguments: &[&str], store: &Path) -> Command {
@@ -37,17 +37,19 @@ fn refused(arguments: &[&str], store: &Path) -> (Option<i32>, String) {
 }
 
 /// A store in which one launch of perl(1) is kept.
-fn learned(directory: &TempDir) -> std::path::PathBuf {
+fn learned(directory: &TempDir) -> PathBuf {
     let store = directory.path().join("store");
     let launched = ["run", "--", "/usr/bin/perl", "-e1"];
     assert!(output(&launched, &store).status.success());
-    let is_kept = || {
-        let entries = std::fs::read_dir(&store).into_iter().flatten().flatten();
-        let mut names = entries.map(|e| e.path());
-        names.any(|path| path.extension().is_some_and(|e| e == "profile"))
-    };
-    wait_until("its profile", is_kept);
+    wait_until("its profile", || profiles(&store).next().is_some());
     store
+}
+
+/// The profiles of a store that may not be there yet.
+fn profiles(store: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(store).into_iter().flatten().flatten();
+    let is_profile = |path: &PathBuf| path.extension().is_some_and(|e| e == "profile");
+    entries.map(|entry| entry.path()).filter(is_profile)
 }
 
 #[test]
@@ -82,9 +84,19 @@ fn what_launches_without_a_service_taught_is_exported_forgotten_and_imported() {
     let store = learned(&directory);
     let file = directory.path().join("perl.profile");
     let file = file.to_str().expect("text");
+    let obstacle = profiles(&store)
+        .next()
+        .expect("learned")
+        .with_extension("new");
     assert!(said(&["apps", "export", "perl", file], &store).contains("exported"));
     assert!(said(&["apps", "forget", "perl"], &store).contains("forgotten"));
     assert!(said(&["apps", "list"], &store).contains("nothing is kept"));
+    // Where the profile is to be written there is a directory.
+    std::fs::create_dir(&obstacle).expect("made");
+    let (code, complaint) = refused(&["apps", "import", file], &store);
+    let told = complaint.matches("Is a directory").count();
+    assert!(code == Some(1) && told == 1, "{complaint}");
+    std::fs::remove_dir(&obstacle).expect("removed");
     assert!(said(&["apps", "import", file], &store).contains("imported"));
     assert!(said(&["apps", "list"], &store).contains("perl@0"));
 }

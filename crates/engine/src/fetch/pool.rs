@@ -214,6 +214,7 @@ struct Thread {
 
 impl Thread {
     fn run(&self, queue: &Receiver<Arc<Job>>) {
+        self.heart.belong_here();
         settle(&self.role, &self.params);
         // With whether it was set aside.
         let mut jobs: VecDeque<(Arc<Job>, bool)> = VecDeque::new();

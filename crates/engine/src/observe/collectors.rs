@@ -138,6 +138,7 @@ impl Thread {
 }
 
 fn run(queue: &Receiver<Work>, heart: &Heart) {
+    heart.belong_here();
     while let Ok(work) = queue.recv() {
         work();
         heart.rest();

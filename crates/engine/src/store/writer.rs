@@ -1,14 +1,15 @@
 //! The thread that writes profiles, so that nobody else waits for the disk.
 
 use super::PROFILE_BYTES_MAX;
-use super::files::{is_newer_at, replace};
+use super::files::{failed, is_newer_at, replace};
 use super::format::{self, write_left_alone};
 use crate::error::Result;
 use crate::locked::locked;
 use crate::thread;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -38,8 +39,8 @@ pub(super) enum Task {
 enum Word {
     /// Something is due, where nothing was.
     Due,
-    /// Answer when everything before has been done.
-    Flush(Sender<()>),
+    /// Answer when everything before has been done, or could not be.
+    Flush(Sender<Result<()>>),
     /// Who is told from now on of what could not be kept.
     WarnBy(fn(&str)),
 }
@@ -76,12 +77,12 @@ impl Writer {
         self.tell(Word::WarnBy(warn));
     }
 
-    /// Waits until all that was queued is done.
-    pub(super) fn flush(&self) {
+    /// Waits until all that was queued is done. An error is of a file for which it could not be.
+    pub(super) fn flush(&self) -> Result<()> {
         let (done, wait) = channel();
         self.tell(Word::Flush(done));
-        // An error means that the thread is gone: there is nothing to wait for.
-        let _ = wait.recv();
+        // Where the thread is gone there is nothing to wait for.
+        wait.recv().unwrap_or(Ok(()))
     }
 
     /// Does what is queued, and ends.
@@ -107,8 +108,8 @@ fn run_writer(words: &Receiver<Word>, due: &Mutex<Due>) {
     let mut warn: fn(&str) = |warning| eprintln!("{warning}");
     // A full disk fails every write: the first says it.
     let mut is_failing = false;
-    // What was to be written over is not what the number of launches is of.
-    let mut outdated = BTreeSet::new();
+    // What is not as it was to be, and why: a number of launches is of what was to be there.
+    let mut outdated = BTreeMap::new();
     while let Ok(first) = words.recv() {
         let mut waiting = Vec::new();
         for word in std::iter::once(first).chain(words.try_iter()) {
@@ -128,24 +129,45 @@ fn run_writer(words: &Receiver<Word>, due: &Mutex<Due>) {
                     std::io::Error::other(format!("larger than {PROFILE_BYTES_MAX} bytes")),
                 ),
                 Task::Write(bytes) => replace(&path, &bytes),
-                Task::LeftAlone(..) if outdated.contains(&path) => continue,
+                Task::LeftAlone(..) if outdated.contains_key(&path) => continue,
                 Task::LeftAlone(left) => write_left_alone(&path, left),
-                Task::Remove => fs::remove_file(&path),
+                Task::Remove => remove(&path),
             };
-            match &result {
-                Ok(()) => _ = outdated.remove(&path),
-                Err(_) => _ = outdated.insert(path.clone()),
+            match result {
+                Ok(()) => {
+                    is_failing = false;
+                    outdated.remove(&path);
+                }
+                Err(error) => {
+                    if !is_failing {
+                        let path = path.display();
+                        warn(&format!("what was learned is not kept: {path}: {error}"));
+                    }
+                    is_failing = true;
+                    outdated.insert(path, error);
+                }
             }
-            if let Err(error) = &result
-                && !is_failing
-            {
-                let path = path.display();
-                warn(&format!("what was learned is not kept: {path}: {error}"));
-            }
-            is_failing = result.is_err();
         }
         for done in waiting {
-            let _ = done.send(());
+            let _ = done.send(none_of(&outdated));
+        }
+    }
+}
+
+/// Removes a file; one that was to be removed before it was written is none.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn none_of(outdated: &BTreeMap<PathBuf, std::io::Error>) -> Result<()> {
+    match outdated.first_key_value() {
+        None => Ok(()),
+        Some((path, error)) => {
+            let error = std::io::Error::new(error.kind(), error.to_string());
+            Err(failed("writing", path, error))
         }
     }
 }

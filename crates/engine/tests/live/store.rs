@@ -192,7 +192,7 @@ fn blocks_of_devices_are_not_imported() {
     let directory = Directory::new();
     let (mut store, _) = Store::open(&directory.0).expect("open");
     store.save_launch(&app("a"), &launch_state());
-    store.flush();
+    store.flush().expect("kept");
     let profile = std::fs::read_dir(&directory.0).expect("a directory");
     let profiles = profile.map(|entry| std::fs::read(entry.expect("an entry").path()));
     let bytes = profiles.flatten().find(|bytes| decode(bytes).is_ok());
@@ -281,7 +281,7 @@ fn who_has_more_than_may_be_held_loses_what_is_used_least_and_nobody_else_does()
     let (mut store, warnings) = Store::open(&directory.0).expect("open again");
     assert_eq!(warnings, [""; 0]);
     store.save_launch(&of_number(0), &large_launch(0));
-    store.flush();
+    store.flush().expect("kept");
     assert!(store.load(&of_number(0)).is_some());
     assert!(store.load(&of_number(1)).is_none());
     let own = store.list().into_iter().filter(|s| s.app.owner == 1000);
@@ -308,7 +308,7 @@ fn a_damaged_file_is_set_aside_and_the_rest_is_there() {
         let (mut store, _) = Store::open(&directory.0).expect("open");
         store.save(&app("a"), &profile(1));
         store.save(&app("b"), &profile(2));
-        store.flush();
+        store.flush().expect("kept");
     }
     let file = a_profile_of(&directory);
     let mut bytes = std::fs::read(&file).expect("read");
@@ -331,17 +331,21 @@ fn a_profile_of_a_newer_version_stays_as_it_is() {
         let (mut store, warnings) = Store::open(&directory.0).expect("open");
         let known = store.list().len();
         store.save(&app("a"), &profile(switches));
-        store.flush();
-        (known, warnings)
+        let is_kept = store.flush().is_ok();
+        (known, warnings, is_kept)
     };
-    save(1);
+    assert!(save(1).2);
     let file = a_profile_of(&directory);
     let mut newer = std::fs::read(&file).expect("read");
     // The last byte of the magic is the version.
     newer[7] += 1;
     std::fs::write(&file, &newer).expect("write");
-    let (known, warnings) = save(2);
-    assert_eq!((known, warnings.len()), (0, 1), "{warnings:?}");
+    let (known, warnings, is_kept) = save(2);
+    assert_eq!(
+        (known, warnings.len(), is_kept),
+        (0, 1, false),
+        "{warnings:?}"
+    );
     assert!(warnings[0].contains("it stays"), "{warnings:?}");
     assert_eq!(std::fs::read(&file).expect("read"), newer);
 }
@@ -360,7 +364,7 @@ fn a_launch_left_alone_is_counted_in_the_profile_that_says_so_alone() {
     let (directory, app) = (Directory::new(), app("a"));
     let (mut store, _) = Store::open(&directory.0).expect("open");
     store.save(&app, &profile(1));
-    store.flush();
+    store.flush().expect("kept");
     let file = a_profile_of(&directory);
     let learning = std::fs::read(&file).expect("read");
     // A newer version's, and one that could not be replaced by what is known now.
@@ -371,9 +375,9 @@ fn a_launch_left_alone_is_counted_in_the_profile_that_says_so_alone() {
         let new = file.with_extension("new");
         std::fs::create_dir(&new).expect("nothing can be written there");
         store.save_launch(&app, &left_alone(9));
-        store.flush();
+        store.flush().expect_err("not to be replaced");
         assert!(store.pass_launch(&app));
-        store.flush();
+        store.flush().expect_err("as before");
         assert_eq!(std::fs::read(&file).expect("read"), kept);
         std::fs::remove_dir(&new).expect("removed");
     }
@@ -442,20 +446,20 @@ fn what_cannot_be_kept_is_said_once_until_something_can_be() {
     store.warn_by(|warning| WARNINGS.lock().expect("whole").push(warning.into()));
     let mut save = |switches| {
         store.save(&app("a"), &profile(switches));
-        store.flush();
+        store.flush().is_ok()
     };
-    save(1);
+    assert!(save(1));
     assert_eq!(said(), Vec::<String>::new());
     // Where the new one is to be written there is a directory.
     let obstacle = a_profile_of(&directory).with_extension("new");
     for round in 1..=2 {
         std::fs::create_dir(&obstacle).expect("made");
-        save(2);
-        save(3);
+        assert!(!save(2));
+        assert!(!save(3));
         assert_eq!(said().len(), round, "{:?}", said());
         assert!(said()[0].contains("not kept") && said()[0].contains("Is a directory"));
         std::fs::remove_dir(&obstacle).expect("removed");
-        save(4);
+        assert!(save(4));
     }
 }
 
@@ -544,7 +548,7 @@ fn write_until_killed() -> ! {
     loop {
         switches += 1;
         store.save(&app("a"), &profile(switches));
-        store.flush();
+        store.flush().expect("kept");
     }
 }
 
@@ -629,7 +633,7 @@ fn what_is_ready_is_there_for_the_next_launch_and_gone_with_the_next_change() {
     change(Some(ready(8)));
     let (mut store, _) = Store::open(&directory.0).expect("open");
     store.save(&app, &profile(1));
-    store.flush();
+    store.flush().expect("kept");
     assert_eq!(next(), Next::Undecided);
 }
 

