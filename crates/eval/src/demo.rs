@@ -110,11 +110,11 @@ fn measure_launches(options: &DemoOptions) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// Removes the record of the demo before.
+/// Moves the record of the demo before aside, in the place of the one before that.
 fn begin_anew(record: &Path) -> Result<()> {
-    match std::fs::remove_file(record) {
+    match std::fs::rename(record, record.with_extension("jsonl.old")) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).context("remove", record.display())
+            Err(error).context("move aside", record.display())
         }
         _ => Ok(()),
     }

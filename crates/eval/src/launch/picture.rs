@@ -38,8 +38,17 @@ pub struct Seen {
     pub t_end_ns: u64,
     /// Every picture.
     pub frames: Vec<FrameRecord>,
-    /// Why the cap ended the watching, if it did.
+    /// Why there is no picture that stays, if so: at the cap, or where the program is over.
     pub why_capped: Option<String>,
+    /// No process of it was left before its window was there.
+    pub is_over: bool,
+}
+
+impl Seen {
+    /// Why there is nothing to measure: the program was over before its window was there.
+    pub fn why_over(&self) -> Option<&str> {
+        self.why_capped.as_deref().filter(|_| self.is_over)
+    }
 }
 
 /// The window is looked for so often while it is not there.
@@ -70,6 +79,7 @@ impl Desk {
         };
         let mut frames: Vec<Frame> = Vec::new();
         let mut is_ready = false;
+        let mut is_over = false;
         loop {
             let quiet_end = if is_ready {
                 still.since_ns + limits.quiet_ms * 1_000_000
@@ -92,14 +102,24 @@ impl Desk {
                 }
                 Some(Change::Active) => {}
                 None if now_ns() >= cap_ns || is_ready => break,
+                None if group.pids().is_empty() => {
+                    is_over = true;
+                    break;
+                }
                 None => {}
             }
             // The title says that the content is there; the picture must then be more than the empty screen.
             is_ready = is_ready || is_answer(&still.picture, before) && self.is_there(window)?;
         }
         let t_watched_ns = now_ns() - t0_ns;
-        let is_capped = t0_ns + t_watched_ns >= cap_ns;
-        let lacks = is_capped.then(|| self.what_lacks(window, is_ready, limits));
+        let is_capped = is_over || t0_ns + t_watched_ns >= cap_ns;
+        let lacks = is_capped.then(|| {
+            let within = match is_over {
+                true => "before it was over".to_owned(),
+                false => format!("within {} s", limits.cap_ms / 1_000),
+            };
+            self.what_lacks(window, is_ready, &within)
+        });
         let settled = settle(before, &frames);
         Ok(Seen {
             t_first_frame_ns: settled.t_first_frame_ns,
@@ -109,12 +129,12 @@ impl Desk {
                 .unwrap_or(t_watched_ns),
             frames: settled.frames,
             why_capped: lacks.transpose()?,
+            is_over,
         })
     }
 
-    /// What a launch that was watched to the cap lacks.
-    fn what_lacks(&self, wanted: Window, is_ready: bool, limits: Limits) -> Result<String> {
-        let within = format!("within {} s", limits.cap_ms / 1_000);
+    /// What a launch lacks that was watched `within` this.
+    fn what_lacks(&self, wanted: Window, is_ready: bool, within: &str) -> Result<String> {
         if is_ready {
             return Ok(format!("its picture did not come to rest {within}"));
         }

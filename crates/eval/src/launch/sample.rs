@@ -404,6 +404,7 @@ fn why_unusable(parameters: &Parameters, watched: &Watched) -> Option<String> {
     why_disturbed(&watched.system, parameters.strangers_percent_max)
         .map(String::from)
         .or_else(|| why_failed("the program", watched.status))
+        .or_else(|| watched.seen.why_over().map(String::from))
 }
 
 /// Why a launch did not come to the end that was to be measured, if so.

@@ -147,11 +147,15 @@ fn measure_one(
     if let Some(why) = why_disturbed(&launch.system, parameters.strangers_percent_max) {
         return Ok(discarded(slot, why, state));
     }
+    if let Some(why) = launch.seen.why_over() {
+        return Ok(discarded(slot, why, state));
+    }
     let Seen {
         t_first_frame_ns,
         t_end_ns,
         frames,
         why_capped,
+        is_over: _,
     } = launch.seen;
     Ok(Ok(Box::new(Switch {
         slot: slot.clone(),
